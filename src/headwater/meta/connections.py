@@ -1,0 +1,121 @@
+"""Connections in meta: definitions, state, and the changelog's published progress."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection, Row
+
+from headwater.config import Secret
+from headwater.errors import HeadwaterError
+from headwater.meta.tables import connection, lease, part, schema_version, segment
+from headwater.model import ConnectionInfo, ConnectionState
+
+
+def add(
+    c: Connection,
+    *,
+    name: str,
+    type: str,
+    options: dict[str, str],
+    secret: str | None,
+    identity: dict[str, str],
+    position: str,
+    txn: int,
+    server_life: str,
+) -> int:
+    """Stores a new connection whose changelog is empty and begins after `position`; returns its id."""
+    result = c.execute(
+        sa.insert(connection).values(
+            name=name,
+            type=type,
+            options=json.dumps(options),
+            secret=secret,
+            state=ConnectionState.DEFINED,
+            identity=json.dumps(identity),
+            last_index=0,
+            committed_index=0,
+            resume_position=position,
+            position=position,
+            position_at=time.time(),
+            last_txn=txn,
+            server_life=server_life,
+        )
+    )
+    assert result.inserted_primary_key is not None
+    return int(result.inserted_primary_key[0])
+
+
+def find(c: Connection, name: str) -> ConnectionInfo | None:
+    row = c.execute(sa.select(connection).where(connection.c.name == name)).first()
+    return None if row is None else _info(row)
+
+
+def get(c: Connection, id: int) -> ConnectionInfo:
+    return _info(c.execute(sa.select(connection).where(connection.c.id == id)).one())
+
+
+def all(c: Connection) -> list[ConnectionInfo]:
+    return [_info(r) for r in c.execute(sa.select(connection).order_by(connection.c.id))]
+
+
+def secret(c: Connection, id: int) -> Secret | None:
+    """The connection's password reference; resolve it on the driver only."""
+    text = c.execute(sa.select(connection.c.secret).where(connection.c.id == id)).scalar()
+    return None if text is None else Secret(text)
+
+
+def server_life(c: Connection, id: int) -> str:
+    """Which life of the upstream server the capture last read from (its postmaster's start and timeline)."""
+    return str(c.execute(sa.select(connection.c.server_life).where(connection.c.id == id)).scalar())
+
+
+def set_server_life(c: Connection, id: int, life: str) -> None:
+    c.execute(sa.update(connection).where(connection.c.id == id).values(server_life=life))
+
+
+def set_identity(c: Connection, id: int, identity: dict[str, str]) -> None:
+    c.execute(sa.update(connection).where(connection.c.id == id).values(identity=json.dumps(identity)))
+
+
+def set_state(c: Connection, id: int, state: ConnectionState, error: HeadwaterError | None = None) -> None:
+    c.execute(
+        sa.update(connection)
+        .where(connection.c.id == id)
+        .values(state=state, error=None if error is None else json.dumps(error.as_dict()))
+    )
+
+
+def advance(c: Connection, id: int, position: str) -> None:
+    """Idle progress: everything up to `position` is published. The caller has checked its fence."""
+    c.execute(
+        sa.update(connection)
+        .where(connection.c.id == id)
+        .values(position=position, resume_position=position, position_at=time.time())
+    )
+
+
+def remove(c: Connection, id: int) -> None:
+    for table in (segment, part, schema_version):
+        c.execute(sa.delete(table).where(table.c.connection_id == id))
+    c.execute(sa.delete(connection).where(connection.c.id == id))
+    c.execute(sa.delete(lease).where(lease.c.name == f"capture:{id}"))
+
+
+def _info(r: Row[tuple[object, ...]]) -> ConnectionInfo:
+    return ConnectionInfo(
+        id=r.id,
+        name=r.name,
+        type=r.type,
+        options=json.loads(r.options),
+        state=ConnectionState(r.state),
+        error=None if r.error is None else json.loads(r.error),
+        identity=json.loads(r.identity),
+        last_index=r.last_index,
+        committed_index=r.committed_index,
+        resume_position=r.resume_position,
+        position=r.position,
+        last_txn=r.last_txn,
+    )

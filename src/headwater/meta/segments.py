@@ -1,0 +1,225 @@
+"""Segments and schema versions in meta: what the changelog holds and how its rows were written."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import asdict
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection, Row
+
+from headwater.errors import DataError
+from headwater.meta import lease
+from headwater.meta.lease import Lease
+from headwater.meta.tables import connection, part, schema_version, segment
+from headwater.model import LogColumn, Part, SchemaVersion, Segment
+
+
+def publish(
+    c: Connection, held: Lease, new: Segment, *, resume_position: str, position: str, last_txn: int
+) -> None:
+    """Makes a durable segment part of the changelog: only in sequence, and only while the fence is ours.
+
+    `resume_position` is the end of the last commit in or before the segment, `position` the published progress.
+    """
+    lease.check(c, held)
+    last = c.execute(sa.select(connection.c.last_index).where(connection.c.id == new.connection_id)).scalar_one()
+    if new.first_index != last + 1:
+        raise DataError("job.failed", f"segment starts at {new.first_index}, the changelog ends at {last}")
+    insert(c, new)
+    c.execute(
+        sa.update(connection)
+        .where(connection.c.id == new.connection_id)
+        .values(
+            last_index=new.last_index,
+            committed_index=new.committed_index,
+            resume_position=resume_position,
+            position=position,
+            position_at=time.time(),
+            last_txn=last_txn,
+        )
+    )
+
+
+def insert(c: Connection, new: Segment) -> None:
+    c.execute(
+        sa.insert(segment).values(
+            connection_id=new.connection_id,
+            first_index=new.first_index,
+            last_index=new.last_index,
+            committed_index=new.committed_index,
+            path=new.path,
+            bytes=new.bytes,
+            txn_min=new.txn_min,
+            txn_max=new.txn_max,
+            created_at=time.time(),
+        )
+    )
+    if new.parts:
+        c.execute(
+            sa.insert(part),
+            [
+                {"connection_id": new.connection_id, "segment_index": new.first_index, **asdict(p)} for p in new.parts
+            ],
+        )
+
+
+def cut_back(c: Connection, held: Lease) -> list[str]:
+    """Forgets what was captured past the last durable commit (the server sends it again); returns the dead files."""
+    lease.check(c, held)
+    connection_id = int(held.name.split(":")[1])
+    committed = c.execute(
+        sa.select(connection.c.committed_index).where(connection.c.id == connection_id)
+    ).scalar_one()
+    dead = c.execute(
+        sa.select(segment).where(segment.c.connection_id == connection_id, segment.c.last_index > committed)
+    ).all()
+    # a segment that also holds the end of a committed transaction stays; readers never look past `committed`
+    for row in dead:
+        if row.first_index <= committed:
+            raise DataError("job.failed", "a segment holds both a completed and an open transaction")
+    for table, column in ((segment, segment.c.first_index), (part, part.c.segment_index)):
+        c.execute(sa.delete(table).where(table.c.connection_id == connection_id, column > committed))
+    c.execute(
+        sa.delete(schema_version).where(
+            schema_version.c.connection_id == connection_id, schema_version.c.from_index > committed + 1
+        )
+    )
+    c.execute(sa.update(connection).where(connection.c.id == connection_id).values(last_index=committed))
+    return [row.path for row in dead]
+
+
+def of_table(c: Connection, connection_id: int, upstream_id: int, after: int, upto: int) -> list[tuple[str, Part]]:
+    """(segment path, part) of one upstream table's changes in (after, upto], in index order."""
+    rows = c.execute(
+        sa.select(segment.c.path, part)
+        .join(
+            segment,
+            sa.and_(segment.c.connection_id == part.c.connection_id, segment.c.first_index == part.c.segment_index),
+        )
+        .where(
+            part.c.connection_id == connection_id,
+            part.c.upstream_id == upstream_id,
+            part.c.last_index > after,
+            part.c.first_index <= upto,
+        )
+        .order_by(part.c.first_index)
+    )
+    return [(r.path, _part(r)) for r in rows]
+
+
+def count_changes(c: Connection, connection_id: int, upstream_id: int, after: int, upto: int) -> int:
+    """At most how many changes of a table lie in (after, upto]; 0 means certainly none."""
+    q = sa.select(sa.func.coalesce(sa.func.sum(part.c.changes), 0)).where(
+        part.c.connection_id == connection_id,
+        part.c.upstream_id == upstream_id,
+        part.c.last_index > after,
+        part.c.first_index <= upto,
+    )
+    return int(c.execute(q).scalar_one())
+
+
+def first_unseen(c: Connection, connection_id: int, txn_min: int, last_index: int) -> int:
+    """The index before the first published change whose transaction may be `txn_min` or later."""
+    q = sa.select(sa.func.min(segment.c.first_index)).where(
+        segment.c.connection_id == connection_id, segment.c.txn_max >= txn_min
+    )
+    first = c.execute(q).scalar()
+    return last_index if first is None else int(first) - 1
+
+
+def in_range(c: Connection, connection_id: int, after: int, upto: int) -> list[Segment]:
+    """Segments that hold any index in (after, upto], with their parts."""
+    rows = c.execute(
+        sa.select(segment)
+        .where(
+            segment.c.connection_id == connection_id, segment.c.last_index > after, segment.c.first_index <= upto
+        )
+        .order_by(segment.c.first_index)
+    ).all()
+    return [_segment(r, parts(c, connection_id, r.first_index)) for r in rows]
+
+
+def parts(c: Connection, connection_id: int, first_index: int) -> tuple[Part, ...]:
+    rows = c.execute(
+        sa.select(part)
+        .where(part.c.connection_id == connection_id, part.c.segment_index == first_index)
+        .order_by(part.c.batch)
+    )
+    return tuple(_part(r) for r in rows)
+
+
+def remove(c: Connection, connection_id: int, upto: int, older_than: float) -> list[str]:
+    """Forgets segments that end at or below `upto` and were made before `older_than`; returns their files."""
+    where = sa.and_(
+        segment.c.connection_id == connection_id, segment.c.last_index <= upto, segment.c.created_at < older_than
+    )
+    rows = c.execute(sa.select(segment.c.first_index, segment.c.path).where(where)).all()
+    for row in rows:
+        c.execute(
+            sa.delete(part).where(part.c.connection_id == connection_id, part.c.segment_index == row.first_index)
+        )
+        c.execute(
+            sa.delete(segment).where(
+                segment.c.connection_id == connection_id, segment.c.first_index == row.first_index
+            )
+        )
+    return [row.path for row in rows]
+
+
+def add_schema(
+    c: Connection,
+    connection_id: int,
+    *,
+    upstream_id: int,
+    from_index: int,
+    schema: str,
+    table: str,
+    identity: str,
+    columns: Sequence[LogColumn],
+) -> SchemaVersion:
+    """The schema version for rows from `from_index` on; the current one again if nothing changed."""
+    body = json.dumps(
+        {"schema": schema, "table": table, "identity": identity, "columns": [asdict(x) for x in columns]}
+    )
+    current = c.execute(
+        sa.select(schema_version)
+        .where(schema_version.c.connection_id == connection_id, schema_version.c.upstream_id == upstream_id)
+        .order_by(schema_version.c.from_index.desc(), schema_version.c.id.desc())
+        .limit(1)
+    ).first()
+    if current is not None and current.body == body:
+        return _schema(current)
+    result = c.execute(
+        sa.insert(schema_version).values(
+            connection_id=connection_id, upstream_id=upstream_id, from_index=from_index, body=body
+        )
+    )
+    assert result.inserted_primary_key is not None
+    row = c.execute(sa.select(schema_version).where(schema_version.c.id == result.inserted_primary_key[0])).one()
+    return _schema(row)
+
+
+def schemas(c: Connection, connection_id: int, upstream_id: int | None = None) -> list[SchemaVersion]:
+    q = sa.select(schema_version).where(schema_version.c.connection_id == connection_id)
+    if upstream_id is not None:
+        q = q.where(schema_version.c.upstream_id == upstream_id)
+    return [_schema(r) for r in c.execute(q.order_by(schema_version.c.from_index, schema_version.c.id))]
+
+
+def _part(r: Row[tuple[object, ...]]) -> Part:
+    return Part(r.upstream_id, r.schema_id, r.batch, r.changes, r.first_index, r.last_index, r.truncates)
+
+
+def _segment(r: Row[tuple[object, ...]], of: tuple[Part, ...]) -> Segment:
+    return Segment(
+        r.connection_id, r.first_index, r.last_index, r.committed_index, r.path, r.bytes, r.txn_min, r.txn_max, of
+    )
+
+
+def _schema(r: Row[tuple[object, ...]]) -> SchemaVersion:
+    v = json.loads(r.body)
+    columns = tuple(LogColumn(**x) for x in v["columns"])
+    return SchemaVersion(r.id, r.upstream_id, r.from_index, v["schema"], v["table"], v["identity"], columns)

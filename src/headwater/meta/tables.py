@@ -1,0 +1,199 @@
+"""The schema of meta. A change here needs a migration in `store.MIGRATIONS`."""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Float,
+    Index,
+    Integer,
+    MetaData,
+    Table,
+    Text,
+    UniqueConstraint,
+)
+
+VERSION = 1
+
+metadata = MetaData()
+Id = BigInteger().with_variant(Integer, "sqlite")  # SQLite counts up by itself only for INTEGER PRIMARY KEY
+
+home = Table("home", metadata, Column("version", Integer, nullable=False))
+
+connection = Table(
+    "connection",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("name", Text, nullable=False, unique=True),
+    Column("type", Text, nullable=False),
+    Column("options", Text, nullable=False),  # JSON, without the password
+    Column("secret", Text),  # the password as given: a value, env:NAME or file:PATH
+    Column("state", Text, nullable=False),
+    Column("error", Text),
+    Column("identity", Text, nullable=False),
+    Column("last_index", BigInteger, nullable=False),
+    Column("committed_index", BigInteger, nullable=False),
+    Column("resume_position", Text, nullable=False),
+    Column("position", Text, nullable=False),
+    Column("position_at", Float, nullable=False),
+    Column("last_txn", BigInteger, nullable=False),
+    Column("server_life", Text, nullable=False),
+)
+
+segment = Table(
+    "segment",
+    metadata,
+    Column("connection_id", Id, primary_key=True),
+    Column("first_index", BigInteger, primary_key=True),
+    Column("last_index", BigInteger, nullable=False),
+    Column("committed_index", BigInteger, nullable=False),
+    Column("path", Text, nullable=False),
+    Column("bytes", BigInteger, nullable=False),
+    Column("txn_min", BigInteger, nullable=False),
+    Column("txn_max", BigInteger, nullable=False),
+    Column("created_at", Float, nullable=False),
+)
+
+part = Table(
+    "part",
+    metadata,
+    Column("connection_id", Id, primary_key=True),
+    Column("segment_index", BigInteger, primary_key=True),  # the segment's first index
+    Column("batch", Integer, primary_key=True),
+    Column("upstream_id", BigInteger, nullable=False),
+    Column("schema_id", BigInteger, nullable=False),
+    Column("changes", BigInteger, nullable=False),
+    Column("truncates", BigInteger, nullable=False),
+    Column("first_index", BigInteger, nullable=False),
+    Column("last_index", BigInteger, nullable=False),
+    Index("part_by_table", "connection_id", "upstream_id", "last_index"),
+)
+
+schema_version = Table(
+    "schema_version",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("connection_id", Id, nullable=False),
+    Column("upstream_id", BigInteger, nullable=False),
+    Column("from_index", BigInteger, nullable=False),
+    Column("body", Text, nullable=False),
+    Index("schema_by_table", "connection_id", "upstream_id", "from_index"),
+)
+
+relation = Table(
+    "relation",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("name", Text, nullable=False, unique=True),
+    Column("connection_id", Id, nullable=False),
+    Column("upstream_schema", Text, nullable=False),
+    Column("upstream_table", Text, nullable=False),
+    Column("upstream_id", BigInteger, nullable=False),
+    Column("columns", Text, nullable=False),
+    Column("key", Text, nullable=False),
+    Column("options", Text, nullable=False),
+    Column("statement", Text, nullable=False),  # canonical text of the definition, for SHOW CREATE and "name taken"
+    Column("state", Text, nullable=False),
+    Column("error", Text),
+    Column("base_path", Text, nullable=False),
+    Column("base_version", BigInteger, nullable=False),
+    Column("begin_index", BigInteger, nullable=False),
+    Column("planned", Integer, nullable=False),  # 1 once every span of the plan is in meta
+    Column("folded_at", Float, nullable=False),
+    Column("created_at", Float, nullable=False),
+)
+
+span = Table(
+    "span",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("relation_id", Id, nullable=False),
+    Column("ordinal", Float, nullable=False),  # key order among the spans of a relation; a cut takes the middle
+    Column("bounds", Text, nullable=False),
+    Column("state", Text, nullable=False),
+    Column("saw", Text),
+    Column("high", Text),
+    Column("log_index", BigInteger),
+    Column("cover_index", BigInteger),
+    Column("server_life", Text),
+    Column("rows", BigInteger, nullable=False),
+    UniqueConstraint("relation_id", "ordinal"),
+)
+
+epoch = Table(
+    "epoch",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("created_at", Float, nullable=False),
+)
+
+cut = Table(
+    "cut",
+    metadata,
+    Column("epoch_id", Id, primary_key=True),
+    Column("connection_id", Id, primary_key=True),
+    Column("index", BigInteger, nullable=False),
+    Column("position", Text, nullable=False),
+)
+
+layout = Table(  # a relation's layout from an epoch on, until the next one
+    "layout",
+    metadata,
+    Column("relation_id", Id, primary_key=True),
+    Column("epoch_id", Id, primary_key=True),
+    Column("body", Text, nullable=False),
+)
+
+pin = Table(
+    "pin",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("epoch_id", Id, nullable=False),
+    Column("owner", Text, nullable=False),
+    Column("expires_at", Float, nullable=False),
+)
+
+intent = Table(
+    "intent",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("relation_id", Id, nullable=False),
+    Column("kind", Text, nullable=False),  # scan | fold
+    Column("body", Text, nullable=False),
+    Column("created_at", Float, nullable=False),
+)
+
+run = Table(
+    "run",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("relation_id", Id, nullable=False),
+    Column("first_index", BigInteger, nullable=False),
+    Column("last_index", BigInteger, nullable=False),
+    Column("path", Text, nullable=False),
+    Column("rows", BigInteger, nullable=False),
+    Column("bytes", BigInteger, nullable=False),
+    Column("missing", Integer, nullable=False),
+    Column("created_at", Float, nullable=False),
+    Column("retired_at", Float),  # merged into another run or folded; kept while a pin may need it
+)
+
+notice = Table(
+    "notice",
+    metadata,
+    Column("relation_id", Id, primary_key=True),
+    Column("code", Text, primary_key=True),
+    Column("text", Text, primary_key=True),
+    Column("count", BigInteger, nullable=False),
+    Column("seen_at", Float, nullable=False),
+)
+
+lease = Table(
+    "lease",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("owner", Text, nullable=False),
+    Column("fence", BigInteger, nullable=False),
+    Column("expires_at", Float, nullable=False),
+)

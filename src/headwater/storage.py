@@ -1,0 +1,107 @@
+"""The only user of paths: files of a home, always named relative to it, durable when it says so."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+import pyarrow as pa
+import pyarrow.fs as pafs
+
+from headwater.errors import EnvironmentError_
+
+
+class Storage:
+    """Files below a home. Relative paths use `/`; a task can be given a Storage (it pickles as its root)."""
+
+    def __init__(self, root: str | Path) -> None:
+        self.root = Path(root).absolute()
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (Storage, (str(self.root),))
+
+    @property
+    def fs(self) -> pafs.FileSystem:
+        return pafs.LocalFileSystem()
+
+    def url(self, path: str) -> str:
+        """The absolute address of a file, for Spark and delta-rs."""
+        return str(self.root / path)
+
+    @contextmanager
+    def create(self, path: str) -> Iterator[IO[bytes]]:
+        """A new file that is durable (data and directory) when the block ends; removed when the block fails."""
+        target = self.root / path
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with target.open("wb") as f:
+                yield f
+                f.flush()
+                os.fsync(f.fileno())
+            self._sync_directory(target.parent)
+        except OSError as e:
+            target.unlink(missing_ok=True)
+            if e.errno in (errno.ENOSPC, errno.EDQUOT):
+                raise EnvironmentError_(
+                    "home.disk_full",
+                    f"no space left while writing {path}",
+                    f"Free space on the disk of {self.root}; work continues by itself.",
+                ) from e
+            raise
+        except BaseException:
+            target.unlink(missing_ok=True)
+            raise
+
+    def map(self, path: str) -> pa.MemoryMappedFile:
+        """The file's bytes, mapped."""
+        return pa.memory_map(str(self.root / path))
+
+    def exists(self, path: str) -> bool:
+        return (self.root / path).exists()
+
+    def size(self, path: str) -> int:
+        return (self.root / path).stat().st_size
+
+    def remove(self, path: str) -> None:
+        """Removes a file or a folder; a missing one is fine."""
+        target = self.root / path
+        if target.is_dir():
+            shutil.rmtree(target, ignore_errors=True)
+        else:
+            target.unlink(missing_ok=True)
+
+    def list(self, path: str) -> list[str]:
+        """All files below a folder, relative to the home."""
+        base = self.root / path
+        if not base.exists():
+            return []
+        return sorted(str(p.relative_to(self.root)) for p in base.rglob("*") if p.is_file())
+
+    @staticmethod
+    def _sync_directory(directory: Path) -> None:
+        fd = os.open(directory, os.O_RDONLY)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+
+def usable_home(root: Path) -> Path:
+    """Creates the home if needed; says clearly when it cannot be used."""
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        probe: Any = root / ".probe"
+        probe.write_bytes(b"")
+        probe.unlink()
+    except OSError as e:
+        raise EnvironmentError_(
+            "home.unusable",
+            f"cannot use {root} as home: {e.strerror}",
+            "Choose a directory that this user can write, with --home DIR or HEADWATER_HOME.",
+        ) from e
+    return root

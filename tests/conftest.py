@@ -1,0 +1,69 @@
+"""Fixtures shared by all suites: one real PostgreSQL per run, a fresh database per test."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from headwater.demo.embedded import EmbeddedPostgres
+
+_numbers = itertools.count(1)
+
+
+@dataclass(frozen=True)
+class Database:
+    """A fresh database on the shared server."""
+
+    server: EmbeddedPostgres
+    name: str
+
+    @property
+    def dsn(self) -> str:
+        return self.server.dsn(self.name)
+
+    def connect(self, **options: Any) -> Any:
+        return self.server.connect(self.name, **options)
+
+    def execute(self, statement: str) -> list[tuple[Any, ...]]:
+        return self.server.execute(statement, self.name)
+
+
+@pytest.fixture(scope="session")
+def pg() -> Iterator[EmbeddedPostgres]:
+    with EmbeddedPostgres(18) as server:
+        yield server
+
+
+@pytest.fixture
+def database(pg: EmbeddedPostgres) -> Iterator[Database]:
+    name = f"test_{next(_numbers)}"
+    pg.execute(f"CREATE DATABASE {name}")
+    yield Database(pg, name)
+    for (slot,) in pg.execute(f"SELECT slot_name FROM pg_replication_slots WHERE database = '{name}'"):
+        pg.execute(
+            f"SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE slot_name = '{slot}'"
+        )
+        _drop_slot(pg, slot)
+    pg.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
+
+
+def _drop_slot(pg: EmbeddedPostgres, slot: str) -> None:
+    import time
+
+    import psycopg
+
+    deadline = time.monotonic() + 20
+    while True:
+        try:
+            pg.execute(f"SELECT pg_drop_replication_slot('{slot}')")
+            return
+        except psycopg.errors.UndefinedObject:
+            return
+        except psycopg.errors.ObjectInUse:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.05)
