@@ -44,9 +44,7 @@ def database(pg: EmbeddedPostgres) -> Iterator[Database]:
     pg.execute(f"CREATE DATABASE {name}")
     yield Database(pg, name)
     for (slot,) in pg.execute(f"SELECT slot_name FROM pg_replication_slots WHERE database = '{name}'"):
-        pg.execute(
-            f"SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE slot_name = '{slot}'"
-        )
+        pg.execute(f"SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE slot_name = '{slot}'")
         _drop_slot(pg, slot)
     pg.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
 

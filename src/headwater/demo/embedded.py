@@ -58,7 +58,9 @@ class EmbeddedPostgres:
         try:
             if self._account and not _reachable(self.bin):
                 shutil.copytree(self.bin.parent, self.root / "install", symlinks=True)
-                shutil.copytree(self.bin.parents[1].with_suffix(".libs"), self.root / f"{self.bin.parents[1].name}.libs")
+                shutil.copytree(
+                    self.bin.parents[1].with_suffix(".libs"), self.root / f"{self.bin.parents[1].name}.libs"
+                )
                 self.bin = self.root / "install" / "bin"
             self._initialise()
             self.start()

@@ -35,9 +35,7 @@ def take(c: Connection, name: str, owner: str, *, force: bool = False, now: floa
     if row.owner != owner and row.expires_at > now and not force:
         return None
     fence = row.fence + 1
-    c.execute(
-        sa.update(lease).where(lease.c.name == name).values(owner=owner, fence=fence, expires_at=now + LEASE_S)
-    )
+    c.execute(sa.update(lease).where(lease.c.name == name).values(owner=owner, fence=fence, expires_at=now + LEASE_S))
     return Lease(name, owner, fence)
 
 

@@ -17,9 +17,7 @@ from headwater.meta.tables import connection, part, schema_version, segment
 from headwater.model import LogColumn, Part, SchemaVersion, Segment
 
 
-def publish(
-    c: Connection, held: Lease, new: Segment, *, resume_position: str, position: str, last_txn: int
-) -> None:
+def publish(c: Connection, held: Lease, new: Segment, *, resume_position: str, position: str, last_txn: int) -> None:
     """Makes a durable segment part of the changelog: only in sequence, and only while the fence is ours.
 
     `resume_position` is the end of the last commit in or before the segment, `position` the published progress.
@@ -60,9 +58,7 @@ def insert(c: Connection, new: Segment) -> None:
     if new.parts:
         c.execute(
             sa.insert(part),
-            [
-                {"connection_id": new.connection_id, "segment_index": new.first_index, **asdict(p)} for p in new.parts
-            ],
+            [{"connection_id": new.connection_id, "segment_index": new.first_index, **asdict(p)} for p in new.parts],
         )
 
 
@@ -70,9 +66,7 @@ def cut_back(c: Connection, held: Lease) -> list[str]:
     """Forgets what was captured past the last durable commit (the server sends it again); returns the dead files."""
     lease.check(c, held)
     connection_id = int(held.name.split(":")[1])
-    committed = c.execute(
-        sa.select(connection.c.committed_index).where(connection.c.id == connection_id)
-    ).scalar_one()
+    committed = c.execute(sa.select(connection.c.committed_index).where(connection.c.id == connection_id)).scalar_one()
     dead = c.execute(
         sa.select(segment).where(segment.c.connection_id == connection_id, segment.c.last_index > committed)
     ).all()
@@ -134,9 +128,7 @@ def in_range(c: Connection, connection_id: int, after: int, upto: int) -> list[S
     """Segments that hold any index in (after, upto], with their parts."""
     rows = c.execute(
         sa.select(segment)
-        .where(
-            segment.c.connection_id == connection_id, segment.c.last_index > after, segment.c.first_index <= upto
-        )
+        .where(segment.c.connection_id == connection_id, segment.c.last_index > after, segment.c.first_index <= upto)
         .order_by(segment.c.first_index)
     ).all()
     return [_segment(r, parts(c, connection_id, r.first_index)) for r in rows]
@@ -158,13 +150,9 @@ def remove(c: Connection, connection_id: int, upto: int, older_than: float) -> l
     )
     rows = c.execute(sa.select(segment.c.first_index, segment.c.path).where(where)).all()
     for row in rows:
+        c.execute(sa.delete(part).where(part.c.connection_id == connection_id, part.c.segment_index == row.first_index))
         c.execute(
-            sa.delete(part).where(part.c.connection_id == connection_id, part.c.segment_index == row.first_index)
-        )
-        c.execute(
-            sa.delete(segment).where(
-                segment.c.connection_id == connection_id, segment.c.first_index == row.first_index
-            )
+            sa.delete(segment).where(segment.c.connection_id == connection_id, segment.c.first_index == row.first_index)
         )
     return [row.path for row in rows]
 
@@ -181,9 +169,7 @@ def add_schema(
     columns: Sequence[LogColumn],
 ) -> SchemaVersion:
     """The schema version for rows from `from_index` on; the current one again if nothing changed."""
-    body = json.dumps(
-        {"schema": schema, "table": table, "identity": identity, "columns": [asdict(x) for x in columns]}
-    )
+    body = json.dumps({"schema": schema, "table": table, "identity": identity, "columns": [asdict(x) for x in columns]})
     current = c.execute(
         sa.select(schema_version)
         .where(schema_version.c.connection_id == connection_id, schema_version.c.upstream_id == upstream_id)
