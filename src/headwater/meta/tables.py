@@ -39,6 +39,7 @@ connection = Table(
     Column("position_at", Float, nullable=False),
     Column("last_txn", BigInteger, nullable=False),
     Column("server_life", Text, nullable=False),
+    sqlite_autoincrement=True,  # an id is never used again
 )
 
 segment = Table(
@@ -79,6 +80,7 @@ schema_version = Table(
     Column("from_index", BigInteger, nullable=False),
     Column("body", Text, nullable=False),
     Index("schema_by_table", "connection_id", "upstream_id", "from_index"),
+    sqlite_autoincrement=True,  # an id is never used again
 )
 
 relation = Table(
@@ -102,6 +104,7 @@ relation = Table(
     Column("planned", Integer, nullable=False),  # 1 once every span of the plan is in meta
     Column("folded_at", Float, nullable=False),
     Column("created_at", Float, nullable=False),
+    sqlite_autoincrement=True,  # an id is never used again
 )
 
 span = Table(
@@ -119,6 +122,7 @@ span = Table(
     Column("server_life", Text),
     Column("rows", BigInteger, nullable=False),
     UniqueConstraint("relation_id", "ordinal"),
+    sqlite_autoincrement=True,  # an id is never used again
 )
 
 epoch = Table(
@@ -126,6 +130,7 @@ epoch = Table(
     metadata,
     Column("id", Id, primary_key=True),
     Column("created_at", Float, nullable=False),
+    sqlite_autoincrement=True,  # an id is never used again
 )
 
 cut = Table(
@@ -152,6 +157,7 @@ pin = Table(
     Column("epoch_id", Id, nullable=False),
     Column("owner", Text, nullable=False),
     Column("expires_at", Float, nullable=False),
+    sqlite_autoincrement=True,  # an id is never used again
 )
 
 intent = Table(
@@ -162,6 +168,7 @@ intent = Table(
     Column("kind", Text, nullable=False),  # scan | fold
     Column("body", Text, nullable=False),
     Column("created_at", Float, nullable=False),
+    sqlite_autoincrement=True,  # an id is never used again
 )
 
 run = Table(
@@ -177,6 +184,7 @@ run = Table(
     Column("missing", Integer, nullable=False),
     Column("created_at", Float, nullable=False),
     Column("retired_at", Float),  # merged into another run or folded; kept while a pin may need it
+    sqlite_autoincrement=True,  # an id is never used again
 )
 
 notice = Table(

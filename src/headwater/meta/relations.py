@@ -1,0 +1,154 @@
+"""Relations in meta: definitions, state, base version, notices."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import asdict
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection, Row
+
+from headwater.errors import HeadwaterError
+from headwater.meta.tables import intent, layout, notice, relation, run, span
+from headwater.model import Column, Json, Notice, RelationInfo, TableState
+
+
+def add(
+    c: Connection,
+    *,
+    name: str,
+    connection_id: int,
+    upstream_schema: str,
+    upstream_table: str,
+    upstream_id: int,
+    columns: tuple[Column, ...],
+    key: tuple[str, ...],
+    options: dict[str, str],
+    statement: str,
+) -> int:
+    """Stores a new table; returns its id. The id is never used again, so neither is anything named by it."""
+    result = c.execute(
+        sa.insert(relation).values(
+            name=name,
+            connection_id=connection_id,
+            upstream_schema=upstream_schema,
+            upstream_table=upstream_table,
+            upstream_id=upstream_id,
+            columns=json.dumps([asdict(x) for x in columns]),
+            key=json.dumps(key),
+            options=json.dumps(options),
+            statement=statement,
+            state=TableState.DEFINED,
+            base_path="",
+            base_version=-1,
+            begin_index=0,
+            planned=0,
+            folded_at=time.time(),
+            created_at=time.time(),
+        )
+    )
+    assert result.inserted_primary_key is not None
+    id = int(result.inserted_primary_key[0])
+    c.execute(sa.update(relation).where(relation.c.id == id).values(base_path=f"warehouse/{id}"))
+    return id
+
+
+def find(c: Connection, name: str) -> RelationInfo | None:
+    row = c.execute(sa.select(relation).where(sa.func.lower(relation.c.name) == name.lower())).first()
+    return None if row is None else _info(row)
+
+
+def get(c: Connection, id: int) -> RelationInfo:
+    return _info(c.execute(sa.select(relation).where(relation.c.id == id)).one())
+
+
+def get_or_none(c: Connection, id: int) -> RelationInfo | None:
+    row = c.execute(sa.select(relation).where(relation.c.id == id)).first()
+    return None if row is None else _info(row)
+
+
+def all(c: Connection, connection_id: int | None = None) -> list[RelationInfo]:
+    q = sa.select(relation).order_by(relation.c.id)
+    if connection_id is not None:
+        q = q.where(relation.c.connection_id == connection_id)
+    return [_info(r) for r in c.execute(q)]
+
+
+def statement(c: Connection, id: int) -> str:
+    """The canonical text of the definition."""
+    return str(c.execute(sa.select(relation.c.statement).where(relation.c.id == id)).scalar_one())
+
+
+def set_state(c: Connection, id: int, state: TableState, error: HeadwaterError | None = None) -> None:
+    c.execute(
+        sa.update(relation)
+        .where(relation.c.id == id)
+        .values(state=state, error=None if error is None else json.dumps(error.as_dict()))
+    )
+
+
+def set_begin(c: Connection, id: int, begin_index: int) -> None:
+    c.execute(sa.update(relation).where(relation.c.id == id).values(begin_index=begin_index))
+
+
+def set_base_version(c: Connection, id: int, version: int) -> None:
+    c.execute(sa.update(relation).where(relation.c.id == id).values(base_version=version))
+
+
+def set_folded(c: Connection, id: int) -> None:
+    c.execute(sa.update(relation).where(relation.c.id == id).values(folded_at=time.time()))
+
+
+def folded_at(c: Connection, id: int) -> float:
+    return float(c.execute(sa.select(relation.c.folded_at).where(relation.c.id == id)).scalar_one())
+
+
+def set_planned(c: Connection, id: int, planned: bool) -> None:
+    c.execute(sa.update(relation).where(relation.c.id == id).values(planned=int(planned)))
+
+
+def planned(c: Connection, id: int) -> bool:
+    return bool(c.execute(sa.select(relation.c.planned).where(relation.c.id == id)).scalar_one())
+
+
+def remove(c: Connection, id: int) -> None:
+    for table in (span, layout, intent, run, notice):
+        c.execute(sa.delete(table).where(table.c.relation_id == id))
+    c.execute(sa.delete(relation).where(relation.c.id == id))
+
+
+def note(c: Connection, relation_id: int, code: str, text: str, count: int = 1) -> None:
+    """Counts something a user should know about a relation."""
+    where = sa.and_(notice.c.relation_id == relation_id, notice.c.code == code, notice.c.text == text)
+    changed = c.execute(
+        sa.update(notice).where(where).values(count=notice.c.count + count, seen_at=time.time())
+    ).rowcount
+    if not changed:
+        c.execute(
+            sa.insert(notice).values(relation_id=relation_id, code=code, text=text, count=count, seen_at=time.time())
+        )
+
+
+def notices(c: Connection, relation_id: int) -> list[Notice]:
+    rows = c.execute(sa.select(notice).where(notice.c.relation_id == relation_id).order_by(notice.c.code))
+    return [Notice(r.relation_id, r.code, r.text, r._mapping["count"]) for r in rows]
+
+
+def _info(r: Row[tuple[object, ...]]) -> RelationInfo:
+    return RelationInfo(
+        id=r.id,
+        name=r.name,
+        connection_id=r.connection_id,
+        upstream_schema=r.upstream_schema,
+        upstream_table=r.upstream_table,
+        upstream_id=r.upstream_id,
+        columns=Json.columns(r.columns),
+        key=tuple(json.loads(r.key)),
+        options=json.loads(r.options),
+        state=TableState(r.state),
+        error=None if r.error is None else json.loads(r.error),
+        base_path=r.base_path,
+        base_version=r.base_version,
+        begin_index=r.begin_index,
+    )

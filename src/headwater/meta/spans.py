@@ -1,0 +1,192 @@
+"""Spans in meta: the plan of a backfill and the progress of each part of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection, Row
+
+from headwater.meta.tables import span
+from headwater.model import Json, ScanResult, Span, SpanInfo, SpanState
+
+
+def add(c: Connection, relation_id: int, spans: Sequence[Span], first_ordinal: float) -> None:
+    """Plans more spans, in key order from `first_ordinal` on."""
+    if not spans:
+        return
+    c.execute(
+        sa.insert(span),
+        [
+            {
+                "relation_id": relation_id,
+                "ordinal": first_ordinal + i,
+                "bounds": json.dumps(asdict(s)),
+                "state": SpanState.PENDING,
+                "rows": 0,
+            }
+            for i, s in enumerate(spans)
+        ],
+    )
+
+
+def all(c: Connection, relation_id: int) -> list[SpanInfo]:
+    """The spans of a relation in key order."""
+    rows = c.execute(sa.select(span).where(span.c.relation_id == relation_id).order_by(span.c.ordinal))
+    return [_info(r) for r in rows]
+
+
+def pending(c: Connection, relation_id: int, limit: int) -> list[SpanInfo]:
+    q = (
+        sa.select(span)
+        .where(span.c.relation_id == relation_id, span.c.state == SpanState.PENDING)
+        .order_by(span.c.ordinal)
+        .limit(limit)
+    )
+    return [_info(r) for r in c.execute(q)]
+
+
+def counts(c: Connection, relation_id: int) -> dict[SpanState, int]:
+    q = sa.select(span.c.state, sa.func.count()).where(span.c.relation_id == relation_id).group_by(span.c.state)
+    return {SpanState(state): int(n) for state, n in c.execute(q)}
+
+
+def rows(c: Connection, relation_id: int) -> int:
+    q = sa.select(sa.func.coalesce(sa.func.sum(span.c.rows), 0)).where(span.c.relation_id == relation_id)
+    return int(c.execute(q).scalar_one())
+
+
+def last(c: Connection, relation_id: int) -> tuple[float, SpanInfo] | None:
+    """The last planned span by key order, and its ordinal."""
+    row = c.execute(
+        sa.select(span).where(span.c.relation_id == relation_id).order_by(span.c.ordinal.desc()).limit(1)
+    ).first()
+    return None if row is None else (row.ordinal, _info(row))
+
+
+def set_state(c: Connection, id: int, state: SpanState) -> None:
+    c.execute(sa.update(span).where(span.c.id == id).values(state=state))
+
+
+def scanned(c: Connection, id: int, result: ScanResult, log_index: int) -> None:
+    """Records a scan whose files are in the base. A scan that stopped early leaves its rest as a new pending span."""
+    row = c.execute(sa.select(span).where(span.c.id == id)).one()
+    whole = Json.span(json.loads(row.bounds))
+    done = whole
+    if result.stopped_at is not None:
+        done = Span(whole.lo, result.stopped_at)
+        following = c.execute(
+            sa.select(sa.func.min(span.c.ordinal)).where(
+                span.c.relation_id == row.relation_id, span.c.ordinal > row.ordinal
+            )
+        ).scalar()
+        ordinal = row.ordinal + 1 if following is None else (row.ordinal + following) / 2
+        add(c, row.relation_id, [Span(result.stopped_at, whole.hi)], ordinal)
+    c.execute(
+        sa.update(span)
+        .where(span.c.id == id)
+        .values(
+            bounds=json.dumps(asdict(done)),
+            state=SpanState.SCANNED,
+            saw=result.saw,
+            high=result.high,
+            log_index=log_index,
+            server_life=result.server_life,
+            rows=result.rows,
+        )
+    )
+
+
+def uncovered(c: Connection, relation_id: int) -> list[tuple[SpanInfo, str]]:
+    """Scanned spans that no epoch has covered yet, with the server life that each scan saw."""
+    rows = c.execute(
+        sa.select(span)
+        .where(span.c.relation_id == relation_id, span.c.state == SpanState.SCANNED)
+        .order_by(span.c.ordinal)
+    )
+    return [(_info(r), r.server_life or "") for r in rows]
+
+
+def waiting(c: Connection) -> list[tuple[int, int, str]]:
+    """(span id, relation id, high) of every scanned span that waits for its covering epoch."""
+    q = sa.select(span.c.id, span.c.relation_id, span.c.high).where(span.c.state == SpanState.SCANNED)
+    return [(r.id, r.relation_id, r.high) for r in c.execute(q)]
+
+
+def cover(c: Connection, id: int, cover_index: int) -> None:
+    c.execute(sa.update(span).where(span.c.id == id).values(state=SpanState.COVERED, cover_index=cover_index))
+
+
+def move(c: Connection, relation_id: int, ids: Sequence[int], log_index: int) -> None:
+    """After a fold: the named covered spans hold everything up to `log_index`; those past their cover are settled."""
+    for id in ids:
+        c.execute(sa.update(span).where(span.c.id == id).values(log_index=log_index))
+    c.execute(
+        sa.update(span)
+        .where(
+            span.c.relation_id == relation_id,
+            span.c.id.in_(list(ids)),
+            span.c.cover_index <= log_index,
+            span.c.state == SpanState.COVERED,
+        )
+        .values(state=SpanState.SETTLED, saw=None)
+    )
+
+
+def back_to_pending(c: Connection, id: int) -> None:
+    """What a scan saw cannot be trusted, or the scan did not end: it will be read again."""
+    c.execute(
+        sa.update(span)
+        .where(span.c.id == id)
+        .values(state=SpanState.PENDING, saw=None, high=None, log_index=None, rows=0, server_life=None)
+    )
+
+
+def merge_settled(c: Connection, relation_id: int) -> int:
+    """Joins settled neighbours with the same log index, so that meta stays small; returns how many went."""
+    gone = 0
+    before: SpanInfo | None = None
+    for info in all(c, relation_id):
+        joinable = (
+            before is not None
+            and before.state is SpanState.SETTLED
+            and info.state is SpanState.SETTLED
+            and before.log_index == info.log_index
+            and before.span.hi == info.span.lo
+        )
+        if not joinable or before is None:
+            before = info
+            continue
+        joined = Span(before.span.lo, info.span.hi)
+        rows = before.rows + info.rows
+        c.execute(sa.delete(span).where(span.c.id == info.id))
+        c.execute(
+            sa.update(span)
+            .where(span.c.id == before.id)
+            .values(
+                bounds=json.dumps(asdict(joined)),
+                rows=rows,
+                cover_index=max(before.cover_index or 0, info.cover_index or 0),
+            )
+        )
+        before = SpanInfo(
+            before.id, relation_id, joined, SpanState.SETTLED, None, before.high, before.log_index, None, rows
+        )
+        gone += 1
+    return gone
+
+
+def _info(r: Row[tuple[object, ...]]) -> SpanInfo:
+    return SpanInfo(
+        r.id,
+        r.relation_id,
+        Json.span(json.loads(r.bounds)),
+        SpanState(r.state),
+        r.saw,
+        r.high,
+        r.log_index,
+        r.cover_index,
+        r.rows,
+    )
