@@ -1,0 +1,229 @@
+"""The Spark session: how it is started, what it must have, and the only place that touches `sparkContext`."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from headwater import config
+from headwater.errors import HeadwaterError, MachineError
+
+DELTA_PACKAGE = "io.delta:delta-spark_4.2_2.13:4.4.0"
+MIN_JAVA = 17
+EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
+CATALOG = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
+
+SETTINGS = {
+    "spark.sql.extensions": EXTENSION,
+    "spark.sql.catalog.spark_catalog": CATALOG,
+    "spark.databricks.delta.snapshotPartitions": "2",  # 50 by default: most of a small read's time
+    "spark.databricks.delta.properties.defaults.checkpointInterval": "20",
+    "spark.sql.shuffle.partitions": "4",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    "spark.sql.ansi.enabled": "true",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.driver.memory": "2g",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.scheduler.mode": "FAIR",
+    "spark.python.worker.reuse": "true",
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+}
+
+
+def jars_directory() -> Path:
+    """Where set-up puts Delta's jars: beside the Python environment that runs us."""
+    return Path(sys.prefix) / "share" / "headwater" / "jars"
+
+
+def jars() -> list[str]:
+    """Delta's jars by path; an error that names the command when set-up has not been done."""
+    found = sorted(str(p) for p in jars_directory().glob("*.jar"))
+    if not any("delta-spark" in name for name in found):
+        raise MachineError(
+            "spark.no_jars", f"Delta's jars are not in {jars_directory()}", "Run `make setup` (or `headwater setup`)."
+        )
+    return found
+
+
+def check_java() -> None:
+    """Raises unless there is a Java that Spark 4 accepts."""
+    command = config.java_command()
+    if command is None:
+        raise MachineError(
+            "spark.no_java", "no `java` found", f"Install Java {MIN_JAVA} and put it on PATH, or set JAVA_HOME."
+        )
+    answer = subprocess.run([command, "-version"], capture_output=True, text=True, check=False)
+    version = re.search(r'version "(\d+)', answer.stderr + answer.stdout)
+    if version is None or int(version.group(1)) < MIN_JAVA:
+        found = version.group(1) if version else "unknown"
+        raise MachineError(
+            "spark.no_java",
+            f"{command} is Java {found}, Spark needs {MIN_JAVA} or later",
+            f"Install Java {MIN_JAVA} and set JAVA_HOME to it.",
+        )
+
+
+def slots() -> int:
+    """How many tasks run at once: twice the cores, so that scans (at most half) never hold up reads."""
+    return 2 * (os.cpu_count() or 2)
+
+
+def start(home: Path) -> SparkSession:
+    """A session with Delta on this machine; Spark's own logs go to `home/logs`, never to the terminal."""
+    check_java()
+    found = jars()
+    logs = home / "logs"
+    logs.mkdir(parents=True, exist_ok=True)
+    os.environ["PYSPARK_PYTHON"] = sys.executable  # otherwise workers get whatever python3 is on PATH
+    os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    builder: Any = SparkSession.builder
+    builder = builder.appName("headwater").master(f"local[{slots()}]")
+    for name, value in SETTINGS.items():
+        builder = builder.config(name, value)
+    builder = (
+        builder.config("spark.jars", ",".join(found))
+        .config("spark.sql.warehouse.dir", str(home / "tmp" / "spark-warehouse"))
+        .config("spark.local.dir", str(home / "tmp" / "spark"))
+        .config("spark.driver.extraJavaOptions", _java_options(home, logs))
+    )
+    try:
+        with _quiet(logs / "spark.log"):
+            session: SparkSession = builder.getOrCreate()
+    except Exception as e:
+        raise MachineError("spark.failed", "Spark did not start", f"See {logs / 'spark.log'} for the reason.") from e
+    session.sparkContext.setLogLevel("WARN")
+    return session
+
+
+def check_session(session: SparkSession) -> SparkSession:
+    """The session given by a user, if it has what Headwater needs; else an error that says what it lacks."""
+    lacks = []
+    if EXTENSION not in session.conf.get("spark.sql.extensions", ""):
+        lacks.append(f"spark.sql.extensions={EXTENSION}")
+    if session.conf.get("spark.sql.catalog.spark_catalog", "") != CATALOG:
+        lacks.append(f"spark.sql.catalog.spark_catalog={CATALOG}")
+    if lacks:
+        raise MachineError(
+            "spark.session", "the given Spark session lacks Delta", f"Start the session with {' and '.join(lacks)}."
+        )
+    return session
+
+
+@contextmanager
+def pool(session: SparkSession, name: str) -> Iterator[None]:
+    """Jobs of this thread wait in the named scheduler pool."""
+    session.sparkContext.setLocalProperty("spark.scheduler.pool", name)
+    try:
+        yield
+    finally:
+        session.sparkContext.setLocalProperty("spark.scheduler.pool", "")
+
+
+class Sessions:
+    """Pooled sessions for statements: each statement has one of its own, so that temp views never meet."""
+
+    def __init__(self, root: SparkSession) -> None:
+        self.root = root
+        self._free: list[SparkSession] = []
+        self._lock = threading.Lock()
+
+    @contextmanager
+    def use(self) -> Iterator[SparkSession]:
+        """A session without temp views, in UTC; its views are dropped afterwards."""
+        with self._lock:
+            session = self._free.pop() if self._free else None
+        if session is None:
+            session = self.root.newSession()
+            for name in ("spark.sql.session.timeZone", "spark.sql.shuffle.partitions"):
+                session.conf.set(name, SETTINGS[name])
+        try:
+            yield session
+        finally:
+            for view in session.catalog.listTables():
+                if view.isTemporary:
+                    session.catalog.dropTempView(view.name)
+            with self._lock:
+                self._free.append(session)
+
+
+def fetch_jars() -> list[str]:
+    """Fetches Delta's jars once, through the Ivy inside PySpark; for set-up."""
+    if any("delta-spark" in p.name for p in jars_directory().glob("*.jar")):
+        return jars()
+    import shutil
+    import tempfile
+
+    check_java()
+    with tempfile.TemporaryDirectory(prefix="headwater-ivy-") as scratch:
+        os.environ["PYSPARK_PYTHON"] = sys.executable
+        builder: Any = SparkSession.builder
+        session = (
+            builder.master("local[1]")
+            .config("spark.jars.packages", DELTA_PACKAGE)
+            .config("spark.jars.ivy", scratch)
+            .config("spark.ui.enabled", "false")
+            .config("spark.driver.host", "127.0.0.1")
+            .config("spark.driver.bindAddress", "127.0.0.1")
+            .config("spark.sql.warehouse.dir", scratch)
+            .getOrCreate()
+        )
+        session.stop()
+        jars_directory().mkdir(parents=True, exist_ok=True)
+        for jar in (Path(scratch) / "jars").glob("*.jar"):
+            if jar.name.startswith(("io.delta_", "org.locationtech.", "io.unitycatalog_")):
+                shutil.copy(jar, jars_directory() / jar.name)
+    return jars()
+
+
+def describe_failure(error: Exception, hint: str) -> HeadwaterError:
+    """A Spark error as ours: the first line, without the JVM's stack."""
+    first = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+    return MachineError("spark.failed", first[:500], hint)
+
+
+def _java_options(home: Path, logs: Path) -> str:
+    settings = logs / "log4j2.properties"
+    settings.write_text(
+        "rootLogger.level = warn\n"
+        "rootLogger.appenderRef.file.ref = file\n"
+        "appender.file.type = RollingFile\n"
+        "appender.file.name = file\n"
+        f"appender.file.fileName = {logs / 'spark.log'}\n"
+        f"appender.file.filePattern = {logs / 'spark.%i.log'}\n"
+        "appender.file.layout.type = PatternLayout\n"
+        "appender.file.layout.pattern = %d{ISO8601} %p %c{1}: %m%n\n"
+        "appender.file.policies.type = Policies\n"
+        "appender.file.policies.size.type = SizeBasedTriggeringPolicy\n"
+        "appender.file.policies.size.size = 20MB\n"
+        "appender.file.strategy.type = DefaultRolloverStrategy\n"
+        "appender.file.strategy.max = 3\n"
+    )
+    return f"-Dlog4j2.configurationFile={settings} -Dderby.system.home={home / 'tmp'}"
+
+
+@contextmanager
+def _quiet(log: Path) -> Iterator[None]:
+    """The JVM inherits our stderr: give it a file instead while it is being launched."""
+    saved = os.dup(2)
+    with log.open("ab") as f:
+        sys.stderr.flush()
+        os.dup2(f.fileno(), 2)
+        try:
+            yield
+        finally:
+            sys.stderr.flush()
+            os.dup2(saved, 2)
+            os.close(saved)
