@@ -1,0 +1,53 @@
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: setup demo test test-unit test-contract test-integration test-faults check format bench setup-bench soak clean
+
+setup: $(VENV)/.ready
+
+$(VENV)/.ready: requirements.lock pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	$(BIN)/python -m headwater.engine.setup
+	touch $@
+
+demo: setup
+	$(BIN)/headwater demo
+
+test: setup
+	$(BIN)/python -m pytest -q --durations=10 tests
+
+test-unit: setup
+	$(BIN)/python -m pytest -q tests/unit tests/docs
+
+test-contract: setup
+	$(BIN)/python -m pytest -q tests/contract tests/values
+
+test-integration: setup
+	$(BIN)/python -m pytest -q tests/integration
+
+test-faults: setup
+	$(BIN)/python -m pytest -q tests/faults
+
+check: setup
+	$(BIN)/ruff format --check src tests bench
+	$(BIN)/ruff check src tests bench
+	$(BIN)/mypy
+
+format: setup
+	$(BIN)/ruff format src tests bench
+	$(BIN)/ruff check --fix src tests bench
+
+setup-bench: setup
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-bench.lock
+
+bench: setup-bench
+	$(BIN)/python -m bench
+
+soak: setup
+	$(BIN)/python -m pytest -q -m soak --override-ini 'addopts=-ra --strict-markers --import-mode=importlib' tests
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,30 @@
+"""One-time set-up after installing: fetches Delta's jars and compiles the kernels (`python -m headwater.engine.setup`)."""
+
+from __future__ import annotations
+
+import sys
+
+from headwater.errors import HeadwaterError
+
+
+def main() -> int:
+    """Leaves a machine on which nothing is fetched or compiled at run time."""
+    from headwater.decode.warm import compile_kernels
+    from headwater.engine import spark
+
+    try:
+        spark.check_java()
+        print("fetching Delta's jars …", flush=True)
+        found = spark.fetch_jars()
+        print(f"✓ {len(found)} jars")
+        print("compiling kernels …", flush=True)
+        compile_kernels()
+        print("✓ kernels")
+    except HeadwaterError as e:
+        print(f"✗ {e.message}\n  → {e.hint}", file=sys.stderr)
+        return e.exit_status
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
