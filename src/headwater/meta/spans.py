@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Row
 
 from headwater.meta.tables import span
-from headwater.model import Json, ScanResult, Span, SpanInfo, SpanState
+from headwater.model import DataFile, Json, ScanResult, Span, SpanInfo, SpanState
 
 
 def add(c: Connection, relation_id: int, spans: Sequence[Span], first_ordinal: float) -> None:
@@ -70,8 +70,11 @@ def set_state(c: Connection, id: int, state: SpanState) -> None:
     c.execute(sa.update(span).where(span.c.id == id).values(state=state))
 
 
-def scanned(c: Connection, id: int, result: ScanResult, log_index: int) -> None:
-    """Records a scan whose files are in the base. A scan that stopped early leaves its rest as a new pending span."""
+def scanned(c: Connection, id: int, result: ScanResult, log_index: int, server_life: str) -> None:
+    """Records the one value of a scan; its files enter the base when the span is covered.
+
+    A scan that stopped early leaves its rest as a new pending span.
+    """
     row = c.execute(sa.select(span).where(span.c.id == id)).one()
     whole = Json.span(json.loads(row.bounds))
     done = whole
@@ -93,30 +96,52 @@ def scanned(c: Connection, id: int, result: ScanResult, log_index: int) -> None:
             saw=result.saw,
             high=result.high,
             log_index=log_index,
-            server_life=result.server_life,
+            server_life=server_life,
+            files=json.dumps([asdict(f) for f in result.files]),
             rows=result.rows,
         )
     )
 
 
-def uncovered(c: Connection, relation_id: int) -> list[tuple[SpanInfo, str]]:
-    """Scanned spans that no epoch has covered yet, with the server life that each scan saw."""
+@dataclass(frozen=True, slots=True)
+class Scanned:
+    """A scanned span that waits for the log to pass `high`, then for its files to enter the base."""
+
+    id: int
+    high: str
+    server_life: str
+    files: tuple[DataFile, ...]
+
+
+def uncovered(c: Connection, relation_id: int) -> list[Scanned]:
+    """Scanned spans that no epoch has covered yet, in key order."""
     rows = c.execute(
         sa.select(span)
         .where(span.c.relation_id == relation_id, span.c.state == SpanState.SCANNED)
         .order_by(span.c.ordinal)
     )
-    return [(_info(r), r.server_life or "") for r in rows]
+    return [
+        Scanned(r.id, r.high, r.server_life or "", tuple(DataFile(**f) for f in json.loads(r.files or "[]")))
+        for r in rows
+    ]
 
 
-def waiting(c: Connection) -> list[tuple[int, int, str]]:
-    """(span id, relation id, high) of every scanned span that waits for its covering epoch."""
-    q = sa.select(span.c.id, span.c.relation_id, span.c.high).where(span.c.state == SpanState.SCANNED)
-    return [(r.id, r.relation_id, r.high) for r in c.execute(q)]
+def relations_waiting(c: Connection) -> list[int]:
+    """Relations that have a scanned span without its covering epoch."""
+    q = sa.select(span.c.relation_id).where(span.c.state == SpanState.SCANNED).distinct()
+    return list(c.execute(q).scalars())
+
+
+def files(c: Connection, relation_id: int) -> set[str]:
+    """Files of scans that are not part of the base yet; a cleaner must spare them."""
+    q = sa.select(span.c.files).where(span.c.relation_id == relation_id, span.c.files.is_not(None))
+    return {f["path"] for text in c.execute(q).scalars() for f in json.loads(text)}
 
 
 def cover(c: Connection, id: int, cover_index: int) -> None:
-    c.execute(sa.update(span).where(span.c.id == id).values(state=SpanState.COVERED, cover_index=cover_index))
+    c.execute(
+        sa.update(span).where(span.c.id == id).values(state=SpanState.COVERED, cover_index=cover_index, files=None)
+    )
 
 
 def move(c: Connection, relation_id: int, ids: Sequence[int], log_index: int) -> None:
@@ -140,7 +165,7 @@ def back_to_pending(c: Connection, id: int) -> None:
     c.execute(
         sa.update(span)
         .where(span.c.id == id)
-        .values(state=SpanState.PENDING, saw=None, high=None, log_index=None, rows=0, server_life=None)
+        .values(state=SpanState.PENDING, saw=None, high=None, log_index=None, rows=0, server_life=None, files=None)
     )
 
 

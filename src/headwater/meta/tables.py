@@ -120,6 +120,7 @@ span = Table(
     Column("log_index", BigInteger),
     Column("cover_index", BigInteger),
     Column("server_life", Text),
+    Column("files", Text),  # what its scan wrote, until they are part of the base
     Column("rows", BigInteger, nullable=False),
     UniqueConstraint("relation_id", "ordinal"),
     sqlite_autoincrement=True,  # an id is never used again

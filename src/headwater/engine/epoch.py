@@ -1,0 +1,51 @@
+"""The publisher of epochs: one meta transaction per epoch, no Spark job."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from sqlalchemy.engine import Connection
+
+from headwater.engine.layout import layout_of
+from headwater.meta import connections, epochs, lease, relations, spans
+from headwater.meta.lease import Lease
+from headwater.meta.store import Meta
+from headwater.model import Cut, Epoch, TableState
+
+
+def publish_if_moved(meta: Meta, held: Lease) -> Epoch | None:
+    """A new epoch if any changelog has grown since the last one; None if nothing changed."""
+    with meta.read() as c:
+        if not _moved(c):
+            return None
+    with meta.write() as c:
+        lease.check(c, held)
+        return publish(c, ()) if _moved(c) else None
+
+
+def publish(c: Connection, changed: Iterable[int]) -> Epoch:
+    """A new epoch in the caller's transaction, with new layouts for the `changed` relations.
+
+    The caller has checked its fence. A relation whose last span became readable turns live with the epoch.
+    """
+    layouts = {}
+    for relation_id in changed:
+        relation = relations.get(c, relation_id)
+        layout = layout_of(relation, spans.all(c, relation_id), relations.planned(c, relation_id))
+        if layout is not None:
+            layouts[relation_id] = layout
+            if layout.complete and relation.state is TableState.FILLING:
+                relations.set_state(c, relation_id, TableState.LIVE)
+    return epochs.publish(c, _cuts(c), layouts)
+
+
+def _cuts(c: Connection) -> list[Cut]:
+    return [Cut(x.id, x.committed_index, x.position) for x in connections.all(c)]
+
+
+def _moved(c: Connection) -> bool:
+    newest = epochs.newest(c)
+    if newest is None:
+        return True
+    now = {(x.connection_id, x.index) for x in _cuts(c)}
+    return now != {(x.connection_id, x.index) for x in newest.cuts}

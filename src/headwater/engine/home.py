@@ -1,0 +1,115 @@
+"""A home: the directory with meta, changelog and warehouse, and the lock that lets one server in."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from headwater import config
+from headwater.errors import MachineError
+from headwater.meta.store import Meta
+from headwater.storage import Storage, usable_home
+
+
+@dataclass(frozen=True, slots=True)
+class Home:
+    """An open home."""
+
+    path: Path
+    storage: Storage
+    meta: Meta
+
+    @classmethod
+    def open(cls, path: Path) -> Home:
+        """Opens the home and creates what is missing."""
+        usable_home(path)
+        return cls(path, Storage(path), Meta(config.meta_url_from(path)))
+
+    @property
+    def socket(self) -> Path:
+        """Where a running server answers."""
+        return self.path / "server.sock"
+
+    @property
+    def lock(self) -> Path:
+        return self.path / "lock"
+
+
+class HomeLock:
+    """The right to be this home's server. The lock file names the processes that may still write after a kill."""
+
+    def __init__(self, home: Home) -> None:
+        self._path = home.lock
+        self._file: IO[str] | None = None
+
+    def take(self) -> list[int]:
+        """Takes the lock; returns the pids that the last owner had started and that may still live."""
+        file = self._path.open("a+", encoding="utf-8")
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as e:
+            file.seek(0)
+            owner = _pids(file.read())
+            file.close()
+            who = f" (process {owner[0]})" if owner else ""
+            raise MachineError(
+                "home.locked",
+                f"another server runs on {self._path.parent}{who}",
+                "Use `headwater sql` to talk to it, or stop it first.",
+            ) from e
+        file.seek(0)
+        left_over = _pids(file.read())
+        self._file = file
+        self.record([])
+        return [pid for pid in left_over if pid != os.getpid()]
+
+    def record(self, children: list[int]) -> None:
+        """Writes down who may write to this home: this process and those it started."""
+        assert self._file is not None
+        self._file.seek(0)
+        self._file.truncate()
+        json.dump([os.getpid(), *children], self._file)
+        self._file.flush()
+
+    def release(self) -> None:
+        if self._file is not None:
+            self._file.seek(0)
+            self._file.truncate()
+            self._file.close()
+            self._file = None
+
+
+def wait_until_gone(pids: list[int], timeout_s: float = 60.0) -> None:
+    """A killed driver's JVM lives on for about two seconds and could still commit: wait for it."""
+    deadline = time.monotonic() + timeout_s
+    for pid in pids:
+        while _is_ours(pid):
+            if time.monotonic() > deadline:
+                raise MachineError(
+                    "home.locked",
+                    f"process {pid} of an earlier server is still alive",
+                    f"End it with: kill -9 {pid}",
+                )
+            time.sleep(0.05)
+
+
+def _is_ours(pid: int) -> bool:
+    """The process lives and looks like one of ours (a pid may have been used again)."""
+    try:
+        command = Path(f"/proc/{pid}/cmdline").read_bytes()
+        state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+    except OSError:
+        return False
+    return state != "Z" and (b"headwater" in command or b"org.apache.spark" in command)
+
+
+def _pids(text: str) -> list[int]:
+    try:
+        return [int(p) for p in json.loads(text)]
+    except (ValueError, TypeError):
+        return []

@@ -1,0 +1,132 @@
+"""Keeps one capture process per connection alive and hears what it publishes."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from headwater.engine.home import Home
+
+RESTART_FIRST_S = 0.5
+RESTART_LAST_S = 30.0
+
+
+@dataclass(slots=True)
+class _Child:
+    process: subprocess.Popen[str]
+    started_at: float
+    thread: threading.Thread | None = None
+
+
+@dataclass(slots=True)
+class _Slot:
+    wanted: bool = True
+    child: _Child | None = None
+    backoff_s: float = RESTART_FIRST_S
+    restart_at: float = 0.0
+
+
+@dataclass
+class Supervisor:
+    """Starts, restarts and stops captures. `on_publish` is called from a thread per capture, for every line it says."""
+
+    home: Home
+    on_publish: Callable[[], None]
+    on_change: Callable[[], None] = lambda: None
+    _slots: dict[int, _Slot] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def want(self, connection_ids: set[int]) -> None:
+        """Captures exactly these connections from now on; call again and again, it restarts what has ended."""
+        with self._lock:
+            for id in connection_ids:
+                self._slots.setdefault(id, _Slot())
+            gone = [id for id in self._slots if id not in connection_ids]
+        for id in gone:
+            self.stop(id)
+        with self._lock:
+            slots = list(self._slots.items())
+        for id, slot in slots:
+            self._tend(id, slot)
+
+    def stop(self, connection_id: int) -> None:
+        """Ends one capture and waits for it."""
+        with self._lock:
+            slot = self._slots.pop(connection_id, None)
+        if slot is not None and slot.child is not None:
+            _end(slot.child)
+
+    def stop_all(self) -> None:
+        with self._lock:
+            slots, self._slots = list(self._slots.values()), {}
+        children = [s.child for s in slots if s.child is not None]
+        for child in children:
+            _close_stdin(child)
+        for child in children:
+            _end(child)
+
+    def pids(self) -> list[int]:
+        with self._lock:
+            return [s.child.process.pid for s in self._slots.values() if s.child is not None]
+
+    def _tend(self, id: int, slot: _Slot) -> None:
+        child = slot.child
+        if child is not None and child.process.poll() is None:
+            if time.monotonic() - child.started_at > RESTART_LAST_S:
+                slot.backoff_s = RESTART_FIRST_S
+            return
+        now = time.monotonic()
+        if child is not None:
+            slot.child = None
+            slot.restart_at = now + slot.backoff_s
+            slot.backoff_s = min(slot.backoff_s * 2, RESTART_LAST_S)
+        if now >= slot.restart_at:
+            slot.child = self._start(id)
+            self.on_change()
+
+    def _start(self, id: int) -> _Child:
+        logs = self.home.path / "logs"
+        logs.mkdir(parents=True, exist_ok=True)
+        with (logs / f"capture-{id}.log").open("ab") as log:
+            process = subprocess.Popen(
+                [
+                    *(sys.executable, "-m", "headwater.engine.capture"),
+                    *("--home", str(self.home.path), "--connection", str(id), "--force"),
+                ],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+            )
+        child = _Child(process, time.monotonic())
+        child.thread = threading.Thread(target=self._listen, args=(process,), name=f"capture-{id}", daemon=True)
+        child.thread.start()
+        return child
+
+    def _listen(self, process: subprocess.Popen[str]) -> None:
+        assert process.stdout is not None
+        for _line in process.stdout:
+            self.on_publish()
+        process.stdout.close()
+        self.on_publish()
+
+
+def _close_stdin(child: _Child) -> None:
+    if child.process.stdin is not None and not child.process.stdin.closed:
+        child.process.stdin.close()
+
+
+def _end(child: _Child) -> None:
+    """A capture ends when its pipe closes; one that hangs is killed, which it survives by design."""
+    _close_stdin(child)
+    try:
+        child.process.wait(10)
+    except subprocess.TimeoutExpired:
+        child.process.kill()
+        child.process.wait(10)
+    if child.thread is not None:
+        child.thread.join(5)
