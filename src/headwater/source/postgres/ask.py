@@ -1,0 +1,35 @@
+"""Questions to the catalog: a statement in, rows out, refusals as our own errors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import psycopg
+
+from headwater.source.postgres.session import Endpoint, quote_identifier
+
+Session = psycopg.Connection[tuple[Any, ...]]
+
+
+def qualified(schema: str, name: str) -> str:
+    """A table's name as it can stand in a statement."""
+    return f"{quote_identifier(schema)}.{quote_identifier(name)}"
+
+
+def query(session: Session, statement: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+    """The rows of a statement; a refusal comes as SourceError."""
+    try:
+        cursor = session.execute(statement, parameters or None)
+        return cursor.fetchall() if cursor.description else []
+    except psycopg.Error as e:
+        raise endpoint_of(session).translate(e) from e
+
+
+def endpoint_of(session: Session) -> Endpoint:
+    """Where a session leads, for messages; a broken session no longer knows."""
+    try:
+        i = session.info
+        return Endpoint(host=i.host or i.hostaddr, port=i.port, user=i.user, database=i.dbname)
+    except psycopg.Error:
+        return Endpoint(host="the upstream", port=0, user="", database="")
