@@ -1,0 +1,8 @@
+"""Relations: what a table is at an index, and how its base catches up.
+
+In:  decoded changes (decode/), what a scan saw (backfill/rule), a layout (meta), a base (Delta).
+Out: a DataFrame of the rows at an index (read), runs of netted changes (runs), a new base version (fold).
+Promises: a read equals the upstream's rows of the covered spans at that index; a fold or an add that is
+repeated changes nothing; nobody else ever commits to a base.
+Never: creates a Spark session, touches an upstream, or decides which layout or index is current (engine/).
+"""

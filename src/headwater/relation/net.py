@@ -1,0 +1,293 @@
+"""Netting: from changes in index order to the last state per key, without the base.
+
+A change of the key is two halves, the end of the old key and a row under the new one; each half is judged by itself
+(`Judgement`), but the row's values follow the row. A column that a change does not carry is taken from the row's last
+change that did; if none did, from the base row at the key where the row's chain begins. An overlay that is already
+netted may stand before the changes: net([net([a]), b]) = net([a, b]).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numba
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headwater.model import Column, Op
+from headwater.relation.schema import FROM, GONE, INDEX, MISSING, OLD, OP, TXN, UPSERT, key_struct, overlay_schema
+
+Ints = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+
+_NETTED = "__netted"
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """Which halves of each change count, by the backfill rule; rows as in the pieces given to `net`.
+
+    `counts` judges the row's own key, `counts_old` the old key of a key change. `unseen_old` says that no scan whose
+    rows may be in the base has seen that end of the old key, so the base row of the old key is still the one that was
+    renamed. `covered` says that the own key lies in a covered span.
+    """
+
+    counts: Flags
+    counts_old: Flags
+    unseen_old: Flags
+    covered: Flags
+
+
+def net(
+    pieces: Sequence[pa.Table], columns: Sequence[Column], key: Sequence[str], judgement: Judgement | None = None
+) -> pa.Table:
+    """The overlay of the pieces: one row per key that a counted change touched, in index order.
+
+    Pieces are tables of decoded changes or netted overlays, in index order. TRUNCATE ends every chain, but rows before
+    it stay: which spans it empties is the caller's to say. A row whose missing columns cannot be found anywhere has a
+    `__from` of NULL fields (see `holes`).
+    """
+    filled = [p for p in pieces if p.num_rows]
+    if not filled:
+        return overlay_schema(columns, key).empty_table()
+    rows = pa.concat_tables([_uniform(p, columns, key) for p in filled]).combine_chunks()
+    judged = judgement or _all_count(rows.num_rows)
+    ids = _identify(rows, key)
+    last, source, origin = _follow(
+        _writable(rows[OP], np.int8),
+        _writable(rows[_NETTED], np.bool_),
+        ids.own,
+        ids.old,
+        ids.origin,
+        judged.counts,
+        judged.counts_old,
+        judged.unseen_old,
+        judged.covered,
+        ids.count,
+    )
+    return _gather(rows, columns, key, ids, np.sort(last[last >= 0]), source, origin)
+
+
+def holes(overlay: pa.Table) -> pa.Table:
+    """The rows of an overlay whose missing columns are known to be nowhere: the key must be scanned again."""
+    if not overlay.num_rows or overlay[FROM].null_count == overlay.num_rows:
+        return overlay.slice(0, 0)
+    first = pc.struct_field(overlay[FROM], [0])
+    return overlay.filter(pc.and_(pc.is_valid(overlay[FROM]), pc.is_null(first)))
+
+
+def _uniform(piece: pa.Table, columns: Sequence[Column], key: Sequence[str]) -> pa.Table:
+    """The piece with every column that either kind of piece may have, in one order."""
+    netted = FROM in piece.column_names
+    n = piece.num_rows
+    struct = key_struct(columns, key)
+    target = overlay_schema(columns, key)
+    arrays = [piece[f.name].cast(f.type) for f in target if f.name != FROM]
+    names = [f.name for f in target if f.name != FROM]
+    nothing = pa.nulls(n, struct)
+    arrays += [piece[FROM] if netted else nothing, nothing if netted else piece[OLD], pa.repeat(pa.scalar(netted), n)]
+    return pa.table(arrays, names=[*names, FROM, OLD, _NETTED])
+
+
+def _all_count(n: int) -> Judgement:
+    yes = np.ones(n, dtype=np.bool_)
+    return Judgement(yes, yes, yes, yes)
+
+
+@dataclass(frozen=True, slots=True)
+class _Ids:
+    """Keys as small numbers: of each row, of its old key and of its `__from` (-1: none); where each key can be read."""
+
+    own: Ints
+    old: Ints
+    origin: Ints
+    count: int
+    place: Ints  # key number → a position in `keys`
+    keys: list[pa.Array]  # per key column: own keys, old keys, from keys, one after the other
+
+
+def _identify(rows: pa.Table, key: Sequence[str]) -> _Ids:
+    n = rows.num_rows
+    old, origin = _only(rows[OLD]), _only(rows[FROM])
+    has_old, has_origin = (a.null_count < n for a in (old, origin))
+    parts = [old] * has_old + [origin] * has_origin
+    keys = [
+        pa.concat_arrays([_only(rows[k]), *(_only(pc.struct_field(p, [i])) for p in parts)]) for i, k in enumerate(key)
+    ]
+    numbers = _numbers(keys[0])
+    for more in keys[1:]:
+        other = _numbers(more)
+        numbers = _numbers(pa.array(numbers * (int(other.max()) + 1) + other))
+    count = int(numbers.max()) + 1
+    place = np.zeros(count, dtype=np.int64)
+    place[numbers] = np.arange(len(numbers))
+    none = np.full(n, -1, dtype=np.int64)
+    old_ids = np.where(_valid(old), numbers[n : 2 * n], -1) if has_old else none
+    origin_ids = np.where(_valid(origin), numbers[-n:], -1) if has_origin else none
+    return _Ids(numbers[:n].copy(), old_ids, origin_ids, count, place, keys)
+
+
+def _numbers(values: pa.Array) -> Ints:
+    """Equal values as equal numbers below the count of distinct values; NULL is a value."""
+    if pa.types.is_floating(values.type):
+        values = pc.add(values, pa.scalar(0, values.type))  # -0.0 and 0.0 are one key
+    if pa.types.is_nested(values.type):  # arrays as keys: rare, and Arrow cannot hash them
+        values = pa.array([repr(v) for v in values.to_pylist()])
+    indices = values.dictionary_encode(null_encoding="encode").indices
+    return np.asarray(indices.to_numpy(zero_copy_only=False)).astype(np.int64)
+
+
+@numba.njit(
+    numba.types.Tuple((numba.int64[::1], numba.int64[::1], numba.int64[::1]))(
+        numba.int8[::1],
+        numba.boolean[::1],
+        numba.int64[::1],
+        numba.int64[::1],
+        numba.int64[::1],
+        numba.boolean[::1],
+        numba.boolean[::1],
+        numba.boolean[::1],
+        numba.boolean[::1],
+        numba.int64,
+    ),
+    cache=True,
+    nogil=True,
+)
+def _follow(op, netted, own, old, from_key, counts, counts_old, unseen_old, covered, key_count):  # type: ignore[no-untyped-def]
+    """Per key its last counted half; per row the row it continues and the base key behind its unknown values.
+
+    A half is 2 × row (the row stands under its own key) or 2 × row + 1 (a key ends); -1 is none.
+    """
+    n = len(op)
+    last = np.full(key_count, -1, np.int64)  # counted halves only: what the overlay says of a key
+    state = np.full(key_count, -1, np.int64)  # every half: what the log says of a key
+    source = np.full(n, -1, np.int64)
+    origin = np.full(n, -1, np.int64)
+    line = np.int64(0)  # halves below it lie before a TRUNCATE
+    for i in range(n):
+        if op[i] == 4:
+            line = np.int64(2 * i + 2)
+            continue
+        k = own[i]
+        if op[i] == 3:
+            state[k] = 2 * i + 1
+            if counts[i]:
+                last[k] = 2 * i + 1
+            continue
+        if netted[i]:
+            origin[i] = from_key[i] if from_key[i] >= 0 else k
+        elif op[i] == 2:
+            moved = old[i] >= 0 and old[i] != k
+            before = old[i] if moved else k
+            s = state[before]
+            if s == -1 and line == 0:
+                origin[i] = before
+            elif s >= line and s % 2 == 0:
+                source[i] = s // 2
+                origin[i] = origin[s // 2]
+            if moved:
+                # the base row of the old key may already be another one: a scan has seen this end of it
+                if origin[i] == before and not unseen_old[i]:
+                    origin[i] = -1
+                state[before] = 2 * i + 1
+                if counts_old[i]:
+                    last[before] = 2 * i + 1
+        if origin[i] < 0 and not counts[i] and covered[i]:
+            origin[i] = k  # the base has this very state
+        state[k] = 2 * i
+        if counts[i]:
+            last[k] = 2 * i
+    return last, source, origin
+
+
+@numba.njit(numba.int64[::1](numba.boolean[::1], numba.int64[::1]), cache=True, nogil=True)
+def _value_rows(missing, source):  # type: ignore[no-untyped-def]
+    """Per row the row that carries a column's value, -1 where only the base may have it."""
+    found = np.empty(len(missing), np.int64)
+    for i in range(len(missing)):
+        if not missing[i]:
+            found[i] = i
+        elif source[i] >= 0:
+            found[i] = found[source[i]]
+        else:
+            found[i] = -1
+    return found
+
+
+def _gather(
+    rows: pa.Table, columns: Sequence[Column], key: Sequence[str], ids: _Ids, halves: Ints, source: Ints, origin: Ints
+) -> pa.Table:
+    row = halves >> 1
+    gone = (halves & 1).astype(np.bool_)
+    renamed = gone & (_writable(rows[OP], np.int8)[row] == Op.UPDATE)
+    value_rows = {c: _value_rows(mask, source) for c, mask in _missing_masks(rows[MISSING], len(columns)).items()}
+    own_place = np.where(renamed, ids.place[np.where(renamed, ids.old[row], 0)], row)
+    arrays: list[pa.Array] = []
+    for ordinal, column in enumerate(columns):
+        if column.name in key:
+            arrays.append(ids.keys[key.index(column.name)].take(pa.array(own_place)))
+        else:
+            at = value_rows[ordinal][row] if ordinal in value_rows else row
+            arrays.append(_only(rows[column.name]).take(pa.array(at, mask=gone | (at < 0))))
+    unknown = {c: (found[row] < 0) & ~gone for c, found in value_rows.items()}
+    arrays.append(pa.array(np.where(gone, GONE, UPSERT).astype(np.int8)))
+    arrays += [_only(rows[name]).take(pa.array(row)) for name in (INDEX, TXN)]
+    arrays.append(_missing_lists(unknown, len(row)))
+    arrays.append(_origins(unknown, ids, key, origin[row], ids.own[row]))
+    return pa.Table.from_arrays(arrays, schema=overlay_schema(columns, key))
+
+
+def _missing_masks(lists: pa.ChunkedArray, width: int) -> dict[int, Flags]:
+    """Column ordinal → rows that do not carry it; only columns that any row lacks."""
+    if lists.null_count == len(lists):
+        return {}
+    flat = _only(lists)
+    ordinals = _writable(flat.flatten(), np.int32)
+    row = np.repeat(np.arange(len(flat)), _writable(pc.fill_null(pc.list_value_length(flat), 0), np.int64))
+    masks: dict[int, Flags] = {}
+    for ordinal in range(width):
+        where = row[ordinals == ordinal]
+        if len(where):
+            masks[ordinal] = np.zeros(len(flat), dtype=np.bool_)
+            masks[ordinal][where] = True
+    return masks
+
+
+def _missing_lists(unknown: dict[int, Flags], n: int) -> pa.Array:
+    if not any(mask.any() for mask in unknown.values()):
+        return pa.nulls(n, pa.list_(pa.int32()))
+    ordinals = np.array(sorted(unknown), dtype=np.int32)
+    matrix = np.stack([unknown[int(o)] for o in ordinals], axis=1)
+    lengths = matrix.sum(axis=1)
+    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
+    values = ordinals[np.nonzero(matrix)[1]]
+    return pa.ListArray.from_arrays(pa.array(offsets), pa.array(values, pa.int32()), mask=pa.array(lengths == 0))
+
+
+def _origins(unknown: dict[int, Flags], ids: _Ids, key: Sequence[str], origin: Ints, own: Ints) -> pa.Array:
+    needs = np.zeros(len(own), dtype=np.bool_)
+    for mask in unknown.values():
+        needs |= mask
+    foreign = needs & (origin != own)
+    place = pa.array(ids.place[np.where(foreign & (origin >= 0), origin, 0)], mask=~foreign | (origin < 0))
+    fields = [values.take(place) for values in ids.keys]
+    return pa.StructArray.from_arrays(fields, names=list(key), mask=pa.array(~foreign))
+
+
+def _only(values: pa.ChunkedArray | pa.Array) -> pa.Array:
+    """The values as one array."""
+    if isinstance(values, pa.Array):
+        return values
+    return values.chunk(0) if values.num_chunks == 1 else pa.concat_arrays(values.chunks)
+
+
+def _valid(values: pa.Array) -> Flags:
+    return np.asarray(values.is_valid().to_numpy(zero_copy_only=False))
+
+
+def _writable(values: pa.ChunkedArray | pa.Array, dtype: type[np.generic]) -> npt.NDArray[np.generic]:
+    """A copy that kernels accept (Arrow's own buffers are read-only)."""
+    return np.array(_only(values).to_numpy(zero_copy_only=False), dtype=dtype)
