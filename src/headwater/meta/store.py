@@ -13,6 +13,7 @@ from headwater.errors import MachineError
 from headwater.meta import tables
 
 BUSY_TIMEOUT_S = 30  # three writers never wait this long; longer means a stuck process
+WRITE_LOCK = 0x6865616477  # the advisory lock of meta's writers on PostgreSQL
 
 # version → what brings a home of that version to the next one
 MIGRATIONS: dict[int, Callable[[Connection], None]] = {}
@@ -36,7 +37,6 @@ class Meta:
     def read(self) -> Iterator[Connection]:
         """A read transaction: everything in it is of one moment."""
         with self._engine.connect() as c:
-            c.info["write"] = False
             with c.begin():
                 yield c
 
@@ -74,10 +74,31 @@ class Meta:
             c.execute(sa.update(tables.home).values(version=tables.VERSION))
 
 
+def _postgres_engine(url: str) -> Engine:
+    engine = sa.create_engine(url, isolation_level="AUTOCOMMIT", pool_pre_ping=True)
+
+    @sa.event.listens_for(engine, "begin")
+    def _begin(c: Connection) -> None:
+        if c.get_execution_options().get("write"):
+            c.exec_driver_sql("BEGIN ISOLATION LEVEL READ COMMITTED")
+            c.exec_driver_sql(f"SELECT pg_advisory_xact_lock({WRITE_LOCK})")  # one writer at a time, as on SQLite
+        else:
+            c.exec_driver_sql("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+
+    @sa.event.listens_for(engine, "commit")
+    def _commit(c: Connection) -> None:
+        c.exec_driver_sql("COMMIT")
+
+    @sa.event.listens_for(engine, "rollback")
+    def _rollback(c: Connection) -> None:
+        c.exec_driver_sql("ROLLBACK")
+
+    return engine
+
+
 def _engine(url: str) -> Engine:
     if not url.startswith("sqlite"):
-        url = url.replace("postgresql://", "postgresql+psycopg://", 1)
-        return sa.create_engine(url, isolation_level="REPEATABLE READ", pool_pre_ping=True)
+        return _postgres_engine(url.replace("postgresql://", "postgresql+psycopg://", 1))
     engine = sa.create_engine(
         url, connect_args={"timeout": BUSY_TIMEOUT_S, "check_same_thread": False}, poolclass=sa.pool.QueuePool
     )

@@ -1,0 +1,229 @@
+"""Meta: transactions, fences, publication in sequence, pins; on SQLite and on a real PostgreSQL."""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from headwater.errors import DataError, FencedError, MachineError
+from headwater.meta import connections, epochs, lease, relations, segments, spans, tables
+from headwater.meta.store import Meta
+from headwater.model import Bound, Cut, DataFile, Layout, LogColumn, Part, ScanResult, Segment, Span, SpanState
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def meta(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Meta]:
+    url = f"sqlite:///{tmp_path / 'meta.db'}"
+    if request.param == "postgres":
+        url = request.getfixturevalue("database").dsn
+    store = Meta(url)
+    yield store
+    store.close()
+
+
+def _connection(c: Any, name: str = "shop") -> int:
+    return connections.add(
+        c,
+        name=name,
+        type="postgres-cdc",
+        options={"hostname": "h"},
+        secret="env:PW",
+        identity={},
+        position="0/10",
+        txn=700,
+        server_life="1",
+    )
+
+
+def _segment(id: int, first: int, last: int, committed: int | None = None) -> Segment:
+    parts = (Part(16384, 1, 0, last - first + 1, first, last),)
+    done = last if committed is None else committed
+    return Segment(id, first, last, done, f"changelog/{id}/{first}.arrow", 10, 700, 710, parts)
+
+
+def _publish(c: Any, held: lease.Lease, new: Segment, position: str = "0/20") -> None:
+    segments.publish(c, held, new, resume_position=position, position=position, last_txn=710)
+
+
+def _held(c: Any, id: int, owner: str = "me", **options: Any) -> lease.Lease:
+    held = lease.take(c, f"capture:{id}", owner, **options)
+    assert held is not None
+    return held
+
+
+def test_a_segment_is_published_only_in_sequence(meta: Meta) -> None:
+    with meta.write() as c:
+        id = _connection(c)
+        held = _held(c, id)
+        _publish(c, held, _segment(id, 1, 5))
+    with pytest.raises(DataError), meta.write() as c:
+        _publish(c, held, _segment(id, 7, 9))
+    with meta.write() as c:
+        _publish(c, held, _segment(id, 6, 9))
+        assert connections.get(c, id).last_index == 9
+
+
+def test_an_owner_that_lost_its_lease_cannot_publish(meta: Meta) -> None:
+    with meta.write() as c:
+        id = _connection(c)
+        stopped = _held(c, id, "stopped", now=0.0)
+        _held(c, id, "next", now=1_000.0)
+    with pytest.raises(FencedError), meta.write() as c:
+        _publish(c, stopped, _segment(id, 1, 5))
+    with meta.read() as c:
+        assert connections.get(c, id).last_index == 0
+
+
+def test_a_living_lease_is_not_given_away_except_by_force(meta: Meta) -> None:
+    with meta.write() as c:
+        assert lease.take(c, "server", "a") is not None
+        assert lease.take(c, "server", "b") is None
+        forced = lease.take(c, "server", "b", force=True)
+        assert forced is not None and forced.fence == 2
+
+
+def test_cutting_back_forgets_the_open_transaction_and_its_schema_versions(meta: Meta) -> None:
+    column = LogColumn("id", 23, -1, True)
+    with meta.write() as c:
+        id = _connection(c)
+        held = _held(c, id)
+        first = segments.add_schema(
+            c, id, upstream_id=1, from_index=1, schema="public", table="t", identity="d", columns=[column]
+        )
+        _publish(c, held, _segment(id, 1, 5))
+        _publish(c, held, _segment(id, 6, 9, committed=5))
+        wider = [column, LogColumn("v", 25, -1, False)]
+        segments.add_schema(c, id, upstream_id=1, from_index=8, schema="public", table="t", identity="d", columns=wider)
+        assert segments.cut_back(c, held) == [f"changelog/{id}/6.arrow"]
+        assert connections.get(c, id).last_index == 5
+        assert segments.schemas(c, id) == [first]
+        _publish(c, held, _segment(id, 6, 6))
+
+
+def test_the_same_schema_again_is_the_same_version(meta: Meta) -> None:
+    column = LogColumn("id", 23, -1, True)
+    with meta.write() as c:
+        id = _connection(c)
+        ids = {
+            segments.add_schema(
+                c, id, upstream_id=1, from_index=i, schema="public", table="t", identity="d", columns=[column]
+            ).id
+            for i in (1, 5, 9)
+        }
+    assert len(ids) == 1
+
+
+def test_a_scan_that_stopped_early_leaves_its_rest_pending_and_in_order(meta: Meta) -> None:
+    with meta.write() as c:
+        whole = [Span(None, Bound(("9",))), Span(Bound(("9",)), Bound(("20",))), Span(Bound(("20",)), None)]
+        spans.add(c, 1, whole, 0.0)
+        first = spans.all(c, 1)[0]
+        result = ScanResult("1:2:", "0/1", (DataFile("f", 1, 1, "{}"),), 1, {}, Bound(("4",)))
+        spans.scanned(c, first.id, result, 0, "life")
+        after = spans.all(c, 1)
+        assert [s.span.hi.key[0] if s.span.hi else None for s in after] == ["4", "9", "20", None]
+        assert [s.state for s in after] == [SpanState.SCANNED] + [SpanState.PENDING] * 3
+        assert spans.files(c, 1) == {"f"}
+
+
+def test_settled_neighbours_become_one_span(meta: Meta) -> None:
+    with meta.write() as c:
+        bounds = [None, *(Bound((str(i),)) for i in range(1, 10)), None]
+        spans.add(c, 1, [Span(a, b) for a, b in zip(bounds, bounds[1:], strict=False)], 0.0)
+        for s in spans.all(c, 1):
+            spans.scanned(c, s.id, ScanResult("1:2:", "0/1", (), 7), 0, "life")
+            spans.cover(c, s.id, 3)
+        spans.move(c, 1, [s.id for s in spans.all(c, 1)], 3)
+        assert spans.merge_settled(c, 1) == 9
+        (one,) = spans.all(c, 1)
+        assert one.span == Span(None, None) and one.rows == 70
+
+
+def test_a_layout_holds_from_its_epoch_until_the_next_one(meta: Meta) -> None:
+    a, b = Layout(1, 3, (), False), Layout(1, 4, (), True)
+    with meta.write() as c:
+        first = epochs.publish(c, [Cut(1, 5, "0/5")], {1: a})
+        second = epochs.publish(c, [Cut(1, 6, "0/6")], {})
+        third = epochs.publish(c, [Cut(1, 7, "0/7")], {1: b})
+        assert [epochs.layout_at(c, 1, e.id) for e in (first, second, third)] == [a, a, b]
+        epochs.thin(c, second.id)
+        assert epochs.get(c, first.id) is None
+        assert epochs.layout_at(c, 1, second.id) == a
+        epochs.thin(c, third.id)
+        assert epochs.layout_at(c, 1, second.id) is None
+
+
+def test_an_expired_pin_protects_nothing(meta: Meta) -> None:
+    with meta.write() as c:
+        epochs.take_pin(c, 3, "gone", seconds=-1)
+        kept = epochs.take_pin(c, 5, "alive")
+        assert epochs.oldest_pinned(c) == 5
+        epochs.release_pin(c, kept)
+        assert epochs.oldest_pinned(c) is None
+
+
+def test_the_id_of_a_dropped_table_is_never_used_again(meta: Meta) -> None:
+    def add(c: Any) -> int:
+        return relations.add(
+            c,
+            name="t",
+            connection_id=1,
+            upstream_schema="public",
+            upstream_table="t",
+            upstream_id=1,
+            columns=(),
+            key=(),
+            options={},
+            statement="",
+        )
+
+    with meta.write() as c:
+        first = add(c)
+        relations.remove(c, first)
+        assert add(c) > first
+
+
+def test_a_home_of_a_newer_version_is_refused_and_left_alone(meta: Meta) -> None:
+    with meta.write() as c:
+        c.execute(sa.update(tables.home).values(version=tables.VERSION + 1))
+    with pytest.raises(MachineError) as e:
+        Meta(meta.url)
+    assert e.value.code == "home.newer" and e.value.exit_status == 3
+
+
+def test_a_failed_transaction_leaves_nothing_behind(meta: Meta) -> None:
+    with pytest.raises(RuntimeError), meta.write() as c:
+        _connection(c)
+        raise RuntimeError
+    with meta.read() as c:
+        assert connections.all(c) == []
+
+
+def _count_up(url: str, times: int) -> None:
+    store = Meta(url)
+    for _ in range(times):
+        with store.write() as c:
+            version = c.execute(sa.select(tables.lease.c.fence).where(tables.lease.c.name == "n")).scalar_one()
+            c.execute(sa.update(tables.lease).where(tables.lease.c.name == "n").values(fence=version + 1))
+    store.close()
+
+
+def test_three_processes_that_read_and_then_write_lose_nothing(tmp_path: Path) -> None:
+    """Hazard 58: with a plain BEGIN most of these transactions fail with "database is locked"."""
+    url = f"sqlite:///{tmp_path / 'meta.db'}"
+    with Meta(url).write() as c:
+        lease.take(c, "n", "x")
+    spawn = multiprocessing.get_context("spawn")
+    workers = [spawn.Process(target=_count_up, args=(url, 50)) for _ in range(3)]
+    for w in workers:
+        w.start()
+    for w in workers:
+        w.join(120)
+    assert [w.exitcode for w in workers] == [0, 0, 0]
+    with Meta(url).read() as c:
+        assert c.execute(sa.select(tables.lease.c.fence)).scalar_one() == 151
