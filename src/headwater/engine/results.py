@@ -1,0 +1,145 @@
+"""What the facade gives back: values that a screen, a wire and a program can use alike."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Self, TypeVar
+
+import pyarrow as pa
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What one statement gave: rows (a query, SHOW, …) or a message (a definition).
+
+    `types` are Spark DDL types, one per column. `warnings` are for people: what the rows do not hold yet.
+    `statement` is the statement's text, for programs that sent several; it never holds a password.
+    """
+
+    columns: tuple[str, ...] = ()
+    types: tuple[str, ...] = ()
+    rows: pa.Table | None = None
+    message: str = ""
+    warnings: tuple[str, ...] = ()
+    statement: str = ""
+
+    def header(self) -> dict[str, Any]:
+        """Everything but the rows, as JSON values."""
+        return {
+            "columns": list(self.columns),
+            "types": list(self.types),
+            "message": self.message,
+            "warnings": list(self.warnings),
+            "statement": self.statement,
+        }
+
+    @classmethod
+    def of(cls, header: dict[str, Any], rows: pa.Table | None) -> Self:
+        """The result that `header()` and the rows describe."""
+        return cls(
+            tuple(header["columns"]),
+            tuple(header["types"]),
+            rows,
+            header["message"],
+            tuple(header["warnings"]),
+            header["statement"],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class TableStatus:
+    """Where one table stands.
+
+    `covered` is the share (0 to 1) of its spans that a reader sees; `lag_s` how far its newest epoch is behind the
+    upstream, None while nobody knows. `waiting_for` says in words what a waiting table waits for; `error` why a
+    failed one stopped, and `hint` the way out. `overlay` = changes that no fold has taken into the base yet.
+    """
+
+    name: str
+    state: str
+    spans_done: int = 0
+    spans_total: int = 0
+    rows: int = 0
+    rate: float = 0.0  # rows per second
+    covered: float = 0.0
+    lag_s: float | None = None
+    waiting_for: str = ""
+    error: str = ""
+    hint: str = ""
+    overlay: int = 0
+    unkept: int = 0  # values that the lake could not keep exactly; they are NULL there
+    connection: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionStatus:
+    """Where one connection stands. `slot_bytes` is the log that the upstream keeps for us."""
+
+    name: str
+    state: str
+    index: int = 0
+    position: str = ""
+    lag_s: float | None = None
+    slot_bytes: int | None = None
+    error: str = ""
+    hint: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """Where a home stands: its server (None: nothing runs), its newest epoch, its connections and tables."""
+
+    home: str
+    server_pid: int | None = None
+    epoch: int = 0
+    epoch_age_s: float | None = None
+    connections: tuple[ConnectionStatus, ...] = ()
+    tables: tuple[TableStatus, ...] = ()
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def of(cls, value: dict[str, Any]) -> Self:
+        """The status that `as_dict` gave."""
+        connections = tuple(_read(ConnectionStatus, c) for c in value.get("connections", ()))
+        tables = tuple(_read(TableStatus, t) for t in value.get("tables", ()))
+        return _read(cls, {**value, "connections": connections, "tables": tables})
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """What comparing one table with its upstream at one cut gave.
+
+    `missing` are keys that only the upstream has, `extra` keys that only the lake has, `different` keys whose rows
+    differ; each at most a handful, as text, while `differences` counts them all. `skipped` says why it was not
+    compared.
+    """
+
+    table: str
+    equal: bool
+    lake_rows: int = 0
+    upstream_rows: int = 0
+    position: str = ""
+    epoch: int = 0
+    differences: int = 0
+    missing: tuple[str, ...] = ()
+    extra: tuple[str, ...] = ()
+    different: tuple[str, ...] = ()
+    seconds: float = 0.0
+    skipped: str = ""
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def of(cls, value: dict[str, Any]) -> Self:
+        """The value that `as_dict` gave."""
+        return _read(cls, {k: tuple(v) if isinstance(v, list) else v for k, v in value.items()})
+
+
+def _read(kind: type[T], value: dict[str, Any]) -> T:
+    known = {f.name for f in fields(kind)}  # type: ignore[arg-type]
+    return kind(**{k: v for k, v in value.items() if k in known})

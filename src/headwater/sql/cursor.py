@@ -1,0 +1,106 @@
+"""A place among a statement's tokens: looks, takes, and says what was expected instead."""
+
+from __future__ import annotations
+
+from headwater.errors import SqlError
+from headwater.sql.tokens import Kind, Piece, Token, place, syntax_error
+
+
+class Cursor:
+    """Walks over the tokens of one statement. `take`, `name`, … move on or raise an error that shows the place."""
+
+    def __init__(self, tokens: list[Token], text: str, piece: Piece) -> None:
+        self._tokens = tokens
+        self._at = 0
+        self._end = piece.end
+        self.text = text
+        self.statement_text = text[piece.start : piece.end]
+        self.line = place(text, piece.start)[0]
+
+    @property
+    def here(self) -> Token | None:
+        """The token to be taken next; None at the end."""
+        return self._tokens[self._at] if self._at < len(self._tokens) else None
+
+    @property
+    def word(self) -> str:
+        """The next token's word in capitals, or empty."""
+        return self.here.word if self.here else ""
+
+    @property
+    def word_after(self) -> str:
+        return self._tokens[self._at + 1].word if self.more_after else ""
+
+    @property
+    def more_after(self) -> bool:
+        """There is a token behind the next one."""
+        return self._at + 1 < len(self._tokens)
+
+    @property
+    def offset(self) -> int:
+        return self.here.start if self.here else self._end
+
+    @property
+    def at_string(self) -> bool:
+        """The next token is a string."""
+        return self.here is not None and self.here.kind is Kind.STRING
+
+    def at(self, symbol: str) -> bool:
+        """The next token is this symbol."""
+        return self.here is not None and self.here.kind is Kind.SYMBOL and self.here.text == symbol
+
+    def next(self) -> Token:
+        token = self.here
+        if token is None:
+            raise self.expected("more")
+        self._at += 1
+        return token
+
+    def accept(self, word: str) -> bool:
+        """Takes the word if it is there."""
+        if self.word != word:
+            return False
+        self._at += 1
+        return True
+
+    def accept_symbol(self, symbol: str) -> bool:
+        if not self.at(symbol):
+            return False
+        self._at += 1
+        return True
+
+    def take(self, word: str, expected: str = "") -> Token:
+        if self.word != word:
+            raise self.expected(expected or word)
+        return self.next()
+
+    def take_symbol(self, symbol: str, expected: str = "") -> Token:
+        if not self.at(symbol):
+            raise self.expected(expected or symbol)
+        return self.next()
+
+    def name(self, what: str) -> str:
+        """A name: a word as written, or "quoted" or `quoted`."""
+        token = self.here
+        if token is None or token.kind not in (Kind.WORD, Kind.QUOTED) or not token.text:
+            raise self.expected(what, "Put a name with other characters in double quotes.")
+        return self.next().text
+
+    def expect_end(self) -> None:
+        if self.here is not None:
+            raise self.expected("the end of the statement", "End the statement with ; before the next one.")
+
+    def expected(self, what: str, hint: str = "") -> SqlError:
+        """`expected what, found …` at the next token."""
+        return self.error(f"expected {what}, found {self._found()}", hint)
+
+    def error(self, message: str, hint: str = "", code: str = "sql.syntax", offset: int | None = None) -> SqlError:
+        return syntax_error(self.text, self.offset if offset is None else offset, message, hint, code)
+
+    def _found(self) -> str:
+        token = self.here
+        if token is None:
+            return "the end of the statement"
+        if token.kind is Kind.STRING:
+            return "a string"  # it may be a password that stands in the wrong place
+        return f"'{token.text}'"

@@ -1,0 +1,215 @@
+"""Text into statements: our own grammar, read by hand from tokens, with errors that show their place.
+
+CREATE CONNECTION [IF NOT EXISTS] name WITH (option = value, …)
+CREATE TABLE [IF NOT EXISTS] name [(columns | *)] [WITH (…)] FROM CONNECTION name [TABLE upstream] [WITH (…)]
+DROP CONNECTION | TABLE [IF EXISTS] name [CASCADE]
+SHOW CONNECTIONS | TABLES | EPOCHS | SEGMENTS     SHOW CREATE CONNECTION | TABLE name
+DESCRIBE [TABLE] name     FOLD TABLE name     EXPLAIN [mode] query     BEGIN     COMMIT     query
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable
+
+from headwater.errors import SqlError
+from headwater.sql import statements as st
+from headwater.sql.create import create_connection, create_table
+from headwater.sql.cursor import Cursor
+from headwater.sql.queries import WRITE_HINT, read_query
+from headwater.sql.tokens import Piece, pieces, place, syntax_error, tokenize
+
+EXPLAIN_MODES = ("EXTENDED", "FORMATTED", "COST", "CODEGEN")
+_LATER = "This version has no such statement; docs/sql.md lists what there is."
+_UPSTREAM_ALTER = "Alter the upstream table; to change a definition here, DROP it and CREATE it again."
+
+# What people try, and what they do instead.
+REFUSED = {
+    "INSERT": WRITE_HINT,
+    "UPDATE": WRITE_HINT,
+    "DELETE": WRITE_HINT,
+    "MERGE": WRITE_HINT,
+    "TRUNCATE": WRITE_HINT,
+    "COPY": WRITE_HINT,
+    "LOAD": WRITE_HINT,
+    "REPLACE": WRITE_HINT,
+    "ALTER": _UPSTREAM_ALTER,
+    "SET": "Give the option in the statement's WITH (…); Spark settings belong to a session given to headwater.open.",
+    "RESET": "Spark settings belong to a session that is given to headwater.open.",
+    "USE": "Name tables without a schema; a home has one name space.",
+    "ROLLBACK": "Leave the block without COMMIT: nothing of it is made.",
+    "REFRESH": "Run the query: a table is fresh at every SELECT.",
+    "OPTIMIZE": "Run FOLD TABLE name; upkeep of bases goes on by itself.",
+    "VACUUM": "Leave it to Headwater: it removes what no reader needs.",
+    "ANALYZE": "Run the query; statistics are kept with every file.",
+    "CACHE": "Run the query: a table is read at its newest epoch each time.",
+    "UNCACHE": "Run the query: a table is read at its newest epoch each time.",
+    "GRANT": "Protect the home directory with the rights of the file system.",
+    "REVOKE": "Protect the home directory with the rights of the file system.",
+    "COMMENT": _LATER,
+    "PAUSE": _LATER,
+    "RESUME": _LATER,
+    "CALL": _LATER,
+    "DECLARE": _LATER,
+    "EXECUTE": _LATER,
+}
+REFUSED_CREATE = {
+    "VIEW": "Put the query into a WITH clause, or define a view in your own Spark session over hw.table(name).",
+    "MATERIALIZED": "Run its query with SELECT; this version has no materialized views.",
+    "SOURCE": "Write CREATE CONNECTION for the database and CREATE TABLE … FROM CONNECTION for each table.",
+    "SINK": "Read the changes with SELECT … FROM changelog(…); this version has no sinks.",
+    "SUBSCRIPTION": "Read the changes with SELECT … FROM changelog(…); this version has no subscriptions.",
+    "SCHEMA": "Name tables without a schema; a home has one name space.",
+    "DATABASE": "Use another home directory (--home DIR).",
+    "INDEX": "Leave it out: a table's files are kept in key order.",
+    "FUNCTION": _LATER,
+}
+
+
+def parse(text: str) -> list[st.Statement]:
+    """All statements of a text, in order; the first that cannot be read is an error that shows its place."""
+    return [_statement(piece, text) for piece in pieces(text)]
+
+
+def complete(text: str) -> bool:
+    """The text ends with a statement's `;` (for a shell that reads line by line)."""
+    try:
+        found = list(pieces(text))
+    except SqlError as e:
+        return "never closed" not in e.message
+    if not found:
+        return True
+    rest = text[found[-1].end :]
+    return ";" in _bare(rest)
+
+
+def _bare(rest: str) -> str:
+    """What follows the last statement, without comments."""
+    mark = next((i for i in range(len(rest)) if rest.startswith(("--", "//", "/*"), i)), len(rest))
+    return rest[:mark]
+
+
+def _statement(piece: Piece, text: str) -> st.Statement:
+    if piece.first == "EXPLAIN":
+        return _explain(piece, text)
+    if piece.query:
+        return read_query(piece, text)
+    cursor = Cursor(tokenize(piece, text), text, piece)
+    read = _READERS.get(piece.first)
+    if read is None:
+        raise _unknown(piece, text)
+    statement = read(cursor)
+    cursor.expect_end()
+    return statement
+
+
+def _unknown(piece: Piece, text: str) -> SqlError:
+    if piece.first in REFUSED:
+        return syntax_error(
+            text, piece.start, f"{piece.first} is not run here", REFUSED[piece.first], "sql.unsupported"
+        )
+    known = [*_READERS, "SELECT", "WITH", "VALUES", "EXPLAIN"]
+    near = difflib.get_close_matches(piece.first, known, 1, 0.6)
+    hint = f"Did you mean {near[0]}?" if near else f"Statements begin with {', '.join(sorted(known))}."
+    shown = piece.first if len(piece.first) == 1 else text[piece.start : piece.start + len(piece.first)]
+    return syntax_error(text, piece.start, f"expected a statement, found '{shown}'", hint)
+
+
+def _explain(piece: Piece, text: str) -> st.Explain:
+    tokens = tokenize(piece, text)
+    mode = tokens[1].word if len(tokens) > 1 and tokens[1].word in EXPLAIN_MODES else ""
+    rest = tokens[2 if mode else 1 :]
+    if not rest or not (rest[0].word in ("SELECT", "WITH", "VALUES", "FROM", "TABLE") or rest[0].text == "("):
+        at = rest[0].start if rest else piece.end
+        raise syntax_error(text, at, "expected a query after EXPLAIN", "EXPLAIN takes a SELECT.", "sql.unsupported")
+    query = read_query(piece, text, rest[0].start)
+    return st.Explain(text=text[piece.start : piece.end], line=place(text, piece.start)[0], query=query, mode=mode)
+
+
+def _create(c: Cursor) -> st.Statement:
+    c.take("CREATE")
+    if c.word == "OR":
+        raise c.error(
+            "CREATE OR REPLACE is not run here",
+            "DROP the old definition first; the same definition again is a no-op.",
+            "sql.unsupported",
+        )
+    kind = c.word
+    for skipped in ("TEMP", "TEMPORARY", "GLOBAL", "EXTERNAL"):
+        if kind == skipped and c.word_after:
+            kind = "VIEW" if c.word_after == "VIEW" else kind
+    if kind == "CONNECTION":
+        return create_connection(c)
+    if kind == "TABLE":
+        return create_table(c)
+    if kind in REFUSED_CREATE:
+        raise c.error(f"CREATE {kind} is not run here", REFUSED_CREATE[kind], "sql.unsupported")
+    raise c.expected("CONNECTION or TABLE")
+
+
+def _drop(c: Cursor) -> st.Statement:
+    c.take("DROP")
+    if c.word not in ("CONNECTION", "TABLE"):
+        raise c.expected("CONNECTION or TABLE")
+    kind = st.DropConnection if c.next().word == "CONNECTION" else st.DropTable
+    if_exists = c.accept("IF")
+    if if_exists:
+        c.take("EXISTS")
+    name = c.name("a name")
+    cascade = c.accept("CASCADE")
+    if not cascade:
+        c.accept("RESTRICT")
+    return kind(text=c.statement_text, line=c.line, name=name, if_exists=if_exists, cascade=cascade)
+
+
+def _show(c: Cursor) -> st.Statement:
+    c.take("SHOW")
+    if c.accept("CREATE"):
+        if c.word not in ("CONNECTION", "TABLE"):
+            raise c.expected("CONNECTION or TABLE")
+        kind = st.ObjectKind(c.next().word.lower())
+        return st.ShowCreate(text=c.statement_text, line=c.line, kind=kind, name=c.name("a name"))
+    listings = [k.name for k in st.Listing]
+    if c.word not in listings:
+        near = difflib.get_close_matches(c.word, listings, 1, 0.5)
+        raise c.expected(" or ".join(listings), f"Did you mean SHOW {near[0]}?" if near else "")
+    return st.Show(text=c.statement_text, line=c.line, kind=st.Listing[c.next().word])
+
+
+def _describe(c: Cursor) -> st.Statement:
+    c.next()
+    if c.word == "TABLE" and c.more_after:
+        c.next()
+    return st.Describe(text=c.statement_text, line=c.line, name=c.name("a table's name"))
+
+
+def _fold(c: Cursor) -> st.Statement:
+    c.take("FOLD")
+    c.take("TABLE")
+    return st.FoldTable(text=c.statement_text, line=c.line, name=c.name("a table's name"))
+
+
+def _begin(c: Cursor) -> st.Statement:
+    c.next()
+    if not c.accept("TRANSACTION"):
+        c.accept("WORK")
+    return st.Begin(text=c.statement_text, line=c.line)
+
+
+def _commit(c: Cursor) -> st.Statement:
+    c.next()
+    if not c.accept("TRANSACTION"):
+        c.accept("WORK")
+    return st.Commit(text=c.statement_text, line=c.line)
+
+
+_READERS: dict[str, Callable[[Cursor], st.Statement]] = {
+    "CREATE": _create,
+    "DROP": _drop,
+    "SHOW": _show,
+    "DESCRIBE": _describe,
+    "DESC": _describe,
+    "FOLD": _fold,
+    "BEGIN": _begin,
+    "COMMIT": _commit,
+}

@@ -1,0 +1,223 @@
+"""The statements, as values. What a statement means stands here; how it is written is in `parse`."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from headwater.config import Secret
+from headwater.sql.options import shown
+
+
+class Listing(StrEnum):
+    """What SHOW lists."""
+
+    CONNECTIONS = "connections"
+    TABLES = "tables"
+    EPOCHS = "epochs"
+    SEGMENTS = "segments"
+
+
+class ObjectKind(StrEnum):
+    """What has a name."""
+
+    CONNECTION = "connection"
+    TABLE = "table"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Statement:
+    """One statement: its text as written and the line it begins on. The text may hold a secret: no repr shows it."""
+
+    text: str = field(default="", repr=False, compare=False)
+    line: int = field(default=0, compare=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateConnection(Statement):
+    """CREATE CONNECTION. `options` are validated, defaults included, and without the password: that is `secret`."""
+
+    name: str
+    options: dict[str, str]
+    secret: Secret | None = None
+    if_not_exists: bool = False
+
+    def canonical(self) -> str:
+        """The definition in its one form; two definitions are the same iff these texts (and the secrets) are."""
+        return f"CREATE CONNECTION {quote_name(self.name)} WITH (\n{_options('connection', self.options)}\n)"
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnSpec:
+    """A declared column: its type as written."""
+
+    name: str
+    type: str
+    line: int = field(default=0, compare=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateTable(Statement):
+    """CREATE TABLE … FROM CONNECTION.
+
+    `columns` None = as the upstream has them; `key` empty = the upstream's. `upstream` is (schema, table), schema None
+    = the connection's `schema.name`; upstream None = the table of the same name.
+    """
+
+    name: str
+    connection: str
+    columns: tuple[ColumnSpec, ...] | None = None
+    key: tuple[str, ...] = ()
+    upstream: tuple[str | None, str] | None = None
+    options: dict[str, str] = field(default_factory=dict)
+    if_not_exists: bool = False
+
+    def canonical(self) -> str:
+        """The definition in its one form; two definitions are the same iff these texts are."""
+        text = f"CREATE TABLE {quote_name(self.name)} "
+        if self.columns is not None or self.key:
+            lines = (
+                ["*"] if self.columns is None else [f"{quote_name(c.name)} {one_form(c.type)}" for c in self.columns]
+            )
+            if self.key:
+                lines.append(f"PRIMARY KEY ({', '.join(quote_name(k) for k in self.key)})")
+            text += "(\n" + ",\n".join(f"    {line}" for line in lines) + "\n) "
+        text += f"FROM CONNECTION {quote_name(self.connection)}"
+        if self.upstream is not None:
+            text += " TABLE " + ".".join(quote_name(part) for part in self.upstream if part is not None)
+        options = _options("table", self.options)
+        return f"{text} WITH (\n{options}\n)" if options else text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DropConnection(Statement):
+    """DROP CONNECTION; `cascade` takes its tables with it."""
+
+    name: str
+    if_exists: bool = False
+    cascade: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DropTable(Statement):
+    """DROP TABLE; `cascade` takes what depends on it."""
+
+    name: str
+    if_exists: bool = False
+    cascade: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Show(Statement):
+    """SHOW CONNECTIONS, TABLES, EPOCHS or SEGMENTS."""
+
+    kind: Listing
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShowCreate(Statement):
+    """SHOW CREATE CONNECTION or TABLE."""
+
+    kind: ObjectKind
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Describe(Statement):
+    """DESCRIBE a table: columns, types, key."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoldTable(Statement):
+    """FOLD TABLE: takes the overlay into the base now."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class ChangelogCall:
+    """`changelog('connection', …)` in a query; `start` and `end` are offsets into the query's `spark_text`."""
+
+    start: int
+    end: int
+    connection: str
+    table: str | None = None
+    from_index: int | None = None
+    to_index: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Query(Statement):
+    """A query for Spark.
+
+    `spark_text` is what Spark reads: the text as written, `//` comments blanked. `identifiers` are all names that occur
+    in it, in lower case (Spark's names do not know case), so a relation not among them cannot be meant.
+    """
+
+    spark_text: str
+    identifiers: frozenset[str] = frozenset()
+    changelog_calls: tuple[ChangelogCall, ...] = ()
+
+    def with_views(self, views: tuple[str, ...]) -> str:
+        """The text for Spark with one view's name in the place of each changelog call."""
+        text = self.spark_text
+        for call, view in reversed(list(zip(self.changelog_calls, views, strict=True))):
+            text = text[: call.start] + view + text[call.end :]
+        return text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explain(Statement):
+    """EXPLAIN of a query; `mode` is empty, EXTENDED, FORMATTED, COST or CODEGEN."""
+
+    query: Query
+    mode: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Begin(Statement):
+    """BEGIN: the definitions up to COMMIT stand together or not at all."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Commit(Statement):
+    """COMMIT: the definitions since BEGIN are made."""
+
+
+Definition = CreateConnection | CreateTable
+
+# Words that would be read as grammar where a name is expected; a name like this is quoted when it is printed.
+GRAMMAR_WORDS = frozenset({"CONSTRAINT", "CONNECTION", "FROM", "IF", "NOT", "PRIMARY", "TABLE", "WITH"})
+
+
+def quote_name(name: str) -> str:
+    """A name as our statements read it back."""
+    if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) and name.upper() not in GRAMMAR_WORDS:
+        return name
+    return '"' + name.replace('"', '""') + '"'
+
+
+def quote_text(text: str) -> str:
+    """A string as our statements read it back: `''` is a quote, a backslash is itself."""
+    return "'" + text.replace("'", "''") + "'"
+
+
+def one_form(type: str) -> str:
+    """A type's text without differences that mean nothing: lower case, single blanks."""
+    text = re.sub(r"\s+", " ", type.strip()).lower()
+    return re.sub(r" ?([(),<>\[\]]) ?", r"\1", text)
+
+
+def difference(stored: str, given: str) -> str:
+    """The lines in which two canonical texts differ: `- stored`, `+ given`."""
+    lines = difflib.ndiff(stored.splitlines(), given.splitlines())
+    return "\n".join(line for line in lines if line.startswith(("- ", "+ ")))
+
+
+def _options(kind: str, options: dict[str, str]) -> str:
+    values = shown("connection" if kind == "connection" else "table", options)
+    return ",\n".join(f"    {name} = {quote_text(value)}" for name, value in values.items())
