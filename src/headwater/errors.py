@@ -151,6 +151,7 @@ CODES: dict[str, str] = {
     "source.no_free_slot": "The upstream has no free replication slot.",
     "source.no_free_walsender": "The upstream has no free walsender.",
     "source.publication_missing": "The publication does not exist and may not be created.",
+    "source.publication_unusable": "The publication leaves out changes that the lake needs.",
     "source.slot_busy": "Another process reads the replication slot.",
     "source.slot_missing": "The replication slot is gone.",
     "source.slot_lost": "The upstream has thrown away log that we need.",
@@ -162,6 +163,7 @@ CODES: dict[str, str] = {
     "source.failed": "The upstream reported an error.",
     # data
     "data.key_value": "A key holds a value that the lake cannot keep.",
+    "data.log_damaged": "A change or a value has a form that the upstream never sends.",
     "data.schema_changed": "The upstream table changed in a way that cannot be followed yet.",
     "data.rewritten": "The upstream table was rewritten or re-partitioned without log events.",
     "data.history_missing": "Changes that the table needs are no longer in the changelog.",

@@ -75,6 +75,7 @@ class UpstreamType:
     scale: int | None = None
     length: int | None = None
     ordered: bool = False
+    dimensions: int = 0  # of an array, as declared (attndims); above 1 it stays text
 
 
 @dataclass(frozen=True, slots=True)

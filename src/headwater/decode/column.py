@@ -1,0 +1,47 @@
+"""A decoded column, and how one is made from what a kernel left."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from headwater.decode.kernels import ALL_WELL, KEPT, UNKEPT
+from headwater.errors import DataError
+
+
+class Decoded(NamedTuple):
+    """A column. `unkept` values became NULL because the lake type cannot keep them; `bad` (or None) says which."""
+
+    array: pa.Array
+    unkept: int
+    bad: np.ndarray[Any, np.dtype[np.bool_]] | None
+
+
+def column(type_: pa.DataType, marks: Any, *buffers: Any, children: list[pa.Array] | None = None) -> Decoded:
+    """An array from its buffers and the marks that a kernel left."""
+    kept = marks == KEPT
+    unkept = int(np.count_nonzero(marks == UNKEPT))
+    validity = None if kept.all() else pa.py_buffer(np.packbits(kept, bitorder="little"))
+    array = pa.Array.from_buffers(type_, marks.size, [validity, *(pa.py_buffer(b) for b in buffers)], children=children)
+    return Decoded(array, unkept, marks == UNKEPT if unkept else None)
+
+
+def well(answer: int, type_name: str) -> None:
+    """Raises if a kernel met a text that its type cannot have."""
+    if answer != ALL_WELL:
+        raise DataError(
+            "data.log_damaged",
+            f"a value of type {type_name} has a text that this type cannot have",
+            "Report it with the type and the upstream's version; DROP and CREATE the table to read it anew.",
+        )
+
+
+def offsets_of(sizes: Any) -> Any:
+    """Arrow's int32 offsets for values of these sizes."""
+    offsets = np.zeros(sizes.size + 1, dtype=np.int64)
+    np.cumsum(sizes, out=offsets[1:])
+    if offsets[-1] > np.iinfo(np.int32).max:
+        raise OverflowError("more than 2 GB of values in one batch")
+    return offsets.astype(np.int32)

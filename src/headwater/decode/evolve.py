@@ -1,0 +1,57 @@
+"""How a column's upstream type may have changed since the relation was defined, and still decode."""
+
+from __future__ import annotations
+
+from headwater.decode.values import numeric_size
+from headwater.model import UpstreamType
+
+# The built-in types that take part in widening, by the number the log gives them; the catalog fixes these numbers.
+_NAMES = {
+    21: "int2",
+    23: "int4",
+    20: "int8",
+    700: "float4",
+    701: "float8",
+    25: "text",
+    1043: "varchar",
+    1700: "numeric",
+}
+_NAMES |= {1005: "_int2", 1007: "_int4", 1016: "_int8", 1021: "_float4", 1022: "_float8", 1009: "_text"}
+_NAMES |= {1015: "_varchar", 1231: "_numeric"}
+_FOLLOWS = {("int2", "int4"), ("int2", "int8"), ("int4", "int8"), ("float4", "float8"), ("varchar", "text")}
+_FINER = frozenset({"timestamp", "timestamptz", "time", "timetz", "varbit"})
+_FREE = -1  # a modifier that limits nothing
+
+
+def as_written(upstream: UpstreamType, type_oid: int, modifier: int) -> UpstreamType | None:
+    """The type to decode with, or None if values of the old type may have changed with it.
+
+    The same type, or a wider one: rows written before the change mean the same value after it.
+    """
+    if type_oid == upstream.oid:
+        if modifier == upstream.modifier:
+            return upstream
+        new = UpstreamType(upstream.name, type_oid, modifier, dimensions=upstream.dimensions)
+        return new if _limits_less(upstream.name.removeprefix("_"), upstream, new) else None
+    name = _NAMES.get(type_oid)
+    if name is None or name.startswith("_") != upstream.name.startswith("_"):
+        return None
+    new = UpstreamType(name, type_oid, modifier, dimensions=upstream.dimensions)
+    old_base, base = upstream.name.removeprefix("_"), name.removeprefix("_")
+    if (old_base, base) in _FOLLOWS:
+        return new
+    text_to_varchar = (old_base, base) == ("text", "varchar") and modifier == _FREE
+    return new if text_to_varchar or (old_base == base and _limits_less(base, upstream, new)) else None
+
+
+def _limits_less(base: str, old: UpstreamType, new: UpstreamType) -> bool:
+    if new.modifier == _FREE:
+        return base in _FINER or base in ("varchar", "numeric")
+    if old.modifier == _FREE:
+        return False
+    if base == "varchar" or base in _FINER:
+        return new.modifier >= old.modifier
+    if base == "numeric":
+        (old_precision, old_scale), (precision, scale) = numeric_size(old), numeric_size(new)
+        return scale >= old_scale and precision - scale >= old_precision - old_scale
+    return False

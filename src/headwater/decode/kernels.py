@@ -1,0 +1,32 @@
+"""What all kernels share: how they are compiled, the types they take, the marks they leave per value.
+
+A kernel gets `buffer` (read-only bytes), `starts` and `lengths` (negative = no value) and writes one mark per value.
+It returns the place of the first text that its type cannot have, or -1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from numba import njit, types
+
+F = TypeVar("F", bound=Callable[..., object])
+
+# marks
+NULL = 0  # no value
+KEPT = 1  # the value is in the output
+UNKEPT = 2  # there is a value, and the lake type cannot keep it exactly
+
+ALL_WELL = -1  # a kernel's answer when every text was one of its type's
+
+BYTES = types.Array(types.uint8, 1, "C", readonly=True)
+OFFSETS = types.Array(types.int32, 1, "C", readonly=True)
+PLACES = types.Array(types.int64, 1, "C", readonly=True)
+MARKS = types.uint8[::1]
+
+
+def kernel(*signatures: object) -> Callable[[F], F]:
+    """Compiles for exactly these signatures, once per machine: the code is cached on disk and runs without the GIL."""
+    compiled: Callable[[F], F] = njit(list(signatures), cache=True, nogil=True)
+    return compiled

@@ -1,0 +1,112 @@
+"""Batches of a scan, as ADBC gave them → the relation's columns in Arrow, the same values as from the log."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headwater.decode import kernels_bytes, kernels_time
+from headwater.decode.column import Decoded
+from headwater.decode.column import column as make_column
+from headwater.decode.kernels import KEPT, NULL
+from headwater.decode.pgoutput import unkept_key
+from headwater.decode.text import decode_text
+from headwater.decode.values import arrow_schema, arrow_type, scans_as_text
+from headwater.model import Column
+
+
+def select_expression(quoted_name: str, column: Column) -> str:
+    """What a scan selects for a column, given its quoted name.
+
+    As text it is the type's output function, which is what the log sends. `::text` is another function for some types:
+    it drops the padding of char(n), writes `true` for `t`, and adds `/32` to an inet.
+    """
+    return text_expression(quoted_name) if scans_as_text(column.upstream, column.lake_type) else quoted_name
+
+
+def text_expression(quoted_name: str) -> str:
+    """The database's own text form of a column, as the log sends it; NULL stays NULL (also for composites)."""
+    return f"CASE WHEN {quoted_name} IS DISTINCT FROM NULL THEN pg_catalog.concat({quoted_name}) END"
+
+
+def to_lake(
+    batch: pa.RecordBatch, columns: Sequence[Column], key: Sequence[str] = ()
+) -> tuple[pa.RecordBatch, dict[str, int]]:
+    """The batch in `arrow_schema(columns)`, and per column the values that became NULL because they cannot be kept.
+
+    The batch has the columns in order, selected by `select_expression`. In a key such a value is data.key_value.
+    """
+    unkept: dict[str, int] = {}
+    arrays = []
+    for array, column in zip(batch.columns, columns, strict=True):
+        decoded = _to_lake(array, column)
+        if decoded.unkept:
+            if column.name in key:
+                raise unkept_key(column.name)
+            unkept[column.name] = decoded.unkept
+        arrays.append(decoded.array)
+    return pa.RecordBatch.from_arrays(arrays, schema=arrow_schema(columns)), unkept
+
+
+def _to_lake(array: pa.Array, column: Column) -> Decoded:
+    target = arrow_type(column.lake_type)
+    if scans_as_text(column.upstream, column.lake_type) and column.lake_type != "STRING":
+        return decode_text(*_places(array), column.upstream, column.lake_type)
+    if pa.types.is_string(target):
+        return _texts(array)
+    if pa.types.is_date32(target):
+        return _ranged(array, pa.int32(), kernels_time.FIRST_DAY, kernels_time.LAST_DAY, target)
+    if pa.types.is_timestamp(target):
+        return _ranged(array, pa.int64(), kernels_time.FIRST_US, kernels_time.LAST_US, target)
+    return Decoded(array if array.type == target else pc.cast(array, target), 0, None)
+
+
+def _places(array: pa.Array) -> tuple[Any, Any, Any]:
+    """Where the texts of a string array stand: buffer, starts, lengths."""
+    if array.type != pa.string():
+        array = pc.cast(array, pa.string())
+    _, offsets, data = array.buffers()
+    ends = np.frombuffer(offsets, np.int32)[array.offset : array.offset + len(array) + 1].astype(np.int64)
+    lengths = np.diff(ends)
+    if array.null_count:
+        lengths[array.is_null().to_numpy(zero_copy_only=False)] = -1
+    bytes_ = np.frombuffer(data, np.uint8) if data is not None else np.zeros(0, np.uint8)
+    return bytes_, ends[:-1], lengths
+
+
+def _texts(array: pa.Array) -> Decoded:
+    """Strings as they are, except where they are not UTF-8."""
+    if array.type != pa.string():
+        array = pc.cast(array, pa.string())
+    _, offsets, data = array.buffers()
+    if data is None or not len(array):
+        return Decoded(array, 0, None)
+    places = np.frombuffer(offsets, np.int32)[array.offset : array.offset + len(array) + 1]
+    bytes_ = np.frombuffer(data, np.uint8)
+    if not (np.bitwise_or.reduce(bytes_[places[0] : places[-1]]) & 0x80 if places[-1] > places[0] else False):
+        return Decoded(array, 0, None)
+    marks = np.full(len(array), KEPT, dtype=np.uint8)
+    if array.null_count:
+        marks[array.is_null().to_numpy(zero_copy_only=False)] = NULL
+    kernels_bytes.mark_utf8(bytes_, places, marks)
+    checked = make_column(pa.string(), marks, np.ascontiguousarray(places), bytes_)
+    return checked if checked.unkept else Decoded(array, 0, None)
+
+
+def _ranged(array: pa.Array, plain: pa.DataType, first: int, last: int, target: pa.DataType) -> Decoded:
+    """Dates and timestamps of the years 1 to 9999.
+
+    ADBC lets infinities, and what its epoch pushes beyond the number range, wrap to the far end: they too lie outside.
+    """
+    numbers = array.view(plain)
+    outside = pc.or_(pc.less(numbers, pa.scalar(first, plain)), pc.greater(numbers, pa.scalar(last, plain)))
+    kept = numbers.view(target)
+    count = pc.sum(outside).as_py() or 0
+    if not count:
+        return Decoded(kept, 0, None)
+    bad = outside.fill_null(False)
+    return Decoded(pc.if_else(bad, pa.scalar(None, target), kept), count, bad.to_numpy(zero_copy_only=False))
