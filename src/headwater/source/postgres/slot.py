@@ -1,0 +1,181 @@
+"""The replication slot of a connection: made, watched and dropped; every step can be repeated."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import psycopg
+from psycopg import errors as pg_errors
+
+from headwater.errors import HeadwaterError, Retry, SourceError
+from headwater.source.postgres.ask import Session, endpoint_of, query
+from headwater.source.postgres.begin import Waiting, next_xid, older_than
+from headwater.source.postgres.checks import no_free_slot
+from headwater.source.postgres.server import describe_server
+from headwater.source.postgres.session import Endpoint, quote_identifier, quote_literal
+
+FREE_TIMEOUT_S = 20.0  # a walsender that lost its reader notices within this long
+FREE_POLL_S = 0.1
+WAIT_REPORT_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class SlotPoint:
+    """Where a slot begins: commits that end after `position` come through it; `txn` is a 64-bit xid of that time."""
+
+    position: str
+    txn: int
+    created: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SlotStatus:
+    """How a slot stands. `retained_bytes` is the log kept for it, `safe_bytes` how much more until it is lost."""
+
+    name: str
+    active: bool
+    wal_status: str  # reserved | extended | unreserved | lost
+    confirmed: str  # acknowledged position
+    restart: str
+    retained_bytes: int
+    safe_bytes: int | None
+    sync_state: str  # of the walsender that reads it; 'sync' or 'quorum' makes the upstream's commits wait for us
+
+    @property
+    def lost(self) -> bool:
+        return self.wal_status == "lost"
+
+    @property
+    def synchronous(self) -> bool:
+        return self.sync_state in ("sync", "quorum")
+
+
+def ensure_slot(
+    endpoint: Endpoint, name: str, *, on_wait: Callable[[list[Waiting]], None] = lambda waiting: None
+) -> SlotPoint:
+    """The slot, made if it does not exist; the server makes one only once all older transactions have ended.
+
+    `on_wait` is called each second with whom it waits for. An existing slot begins where it was last acknowledged.
+    """
+    with endpoint.connect() as session:
+        existing = query(
+            session,
+            "SELECT plugin::text, database::text, temporary, confirmed_flush_lsn::text FROM pg_replication_slots "
+            "WHERE slot_name = %s",
+            (name,),
+        )
+        if existing:
+            plugin, database, temporary, confirmed = existing[0]
+            if plugin != "pgoutput" or database != endpoint.database or temporary or confirmed is None:
+                raise SourceError(
+                    "source.slot_busy",
+                    f"the replication slot {name} belongs to something else",
+                    "Choose another slot.name for the connection.",
+                )
+            return SlotPoint(confirmed, next_xid(session), created=False)
+        position = _create(endpoint, name, session, on_wait)
+        return SlotPoint(position, next_xid(session), created=True)
+
+
+def _create(endpoint: Endpoint, name: str, session: Session, on_wait: Callable[[list[Waiting]], None]) -> str:
+    replication = endpoint.connect(replication=True)
+    outcome: list[str | psycopg.Error] = []
+
+    def create() -> None:
+        try:
+            statement = f"CREATE_REPLICATION_SLOT {quote_identifier(name)} LOGICAL pgoutput NOEXPORT_SNAPSHOT"
+            row = replication.execute(statement).fetchone()
+            outcome.append(row[1] if row else "")
+        except psycopg.Error as e:
+            outcome.append(e)
+
+    xid = next_xid(session)
+    thread = threading.Thread(target=create, name="create slot", daemon=True)
+    try:
+        thread.start()
+        while thread.is_alive():
+            thread.join(WAIT_REPORT_S)
+            if thread.is_alive():
+                on_wait(older_than(session, xid))
+    finally:
+        if thread.is_alive():  # interrupted: the server forgets a slot that never became consistent
+            replication.cancel_safe(timeout=5)
+            thread.join(5)
+        replication.close()
+    (result,) = outcome
+    if isinstance(result, psycopg.Error):
+        raise _refusal(endpoint, session, result) from result
+    return result
+
+
+def _refusal(endpoint: Endpoint, session: Session, error: psycopg.Error) -> HeadwaterError:
+    if isinstance(error, pg_errors.ConfigurationLimitExceeded):
+        unused = query(session, "SELECT slot_name::text FROM pg_replication_slots WHERE NOT active ORDER BY 1 LIMIT 1")
+        return no_free_slot(describe_server(session), unused[0][0] if unused else None)
+    return endpoint.translate(error)
+
+
+def slot_status(session: Session, name: str) -> SlotStatus | None:
+    """How the slot stands, or None if it is gone."""
+    rows = query(
+        session,
+        "SELECT s.active, s.wal_status::text, s.confirmed_flush_lsn::text, s.restart_lsn::text, "
+        "coalesce(pg_wal_lsn_diff(pg_current_wal_lsn(), s.restart_lsn), 0)::bigint, s.safe_wal_size, "
+        "r.sync_state::text "
+        "FROM pg_replication_slots s LEFT JOIN pg_stat_replication r ON r.pid = s.active_pid WHERE s.slot_name = %s",
+        (name,),
+    )
+    if not rows:
+        return None
+    active, wal_status, confirmed, restart, retained, safe, sync_state = rows[0]
+    return SlotStatus(
+        name=name,
+        active=active,
+        wal_status=wal_status or "lost",
+        confirmed=confirmed or "0/0",
+        restart=restart or "0/0",
+        retained_bytes=retained,
+        safe_bytes=safe,
+        sync_state=sync_state or "",
+    )
+
+
+def drop_slot(session: Session, name: str, *, timeout_s: float = FREE_TIMEOUT_S) -> None:
+    """Drops the slot, ending a walsender of our own that still reads it; fine if the slot is gone."""
+    deadline = time.monotonic() + timeout_s
+    while True:
+        rows = query(session, "SELECT active_pid FROM pg_replication_slots WHERE slot_name = %s", (name,))
+        if not rows:
+            return
+        if rows[0][0] is None and _try_drop(session, name):
+            return
+        query(
+            session,
+            "SELECT pg_terminate_backend(a.pid) FROM pg_stat_activity a JOIN pg_replication_slots s "
+            "ON s.active_pid = a.pid WHERE s.slot_name = %s AND a.application_name LIKE 'headwater%%' "
+            "AND a.usename = current_user",
+            (name,),
+        )
+        if time.monotonic() > deadline:
+            raise SourceError(
+                "source.slot_busy",
+                f"another process reads the replication slot {name}",
+                f"End it, then run: SELECT pg_drop_replication_slot({quote_literal(name)});",
+                Retry.AUTO,
+            )
+        time.sleep(FREE_POLL_S)
+
+
+def _try_drop(session: Session, name: str) -> bool:
+    try:
+        session.execute("SELECT pg_drop_replication_slot(%s)", (name,))
+    except pg_errors.UndefinedObject:
+        return True
+    except pg_errors.ObjectInUse:
+        return False
+    except psycopg.Error as e:
+        raise endpoint_of(session).translate(e) from e
+    return True
