@@ -1,4 +1,4 @@
-"""One-time set-up after installing: fetches Delta's jars and compiles the kernels (`python -m headwater.engine.setup`)."""
+"""One-time set-up after installing: fetches Delta's jars and compiles the kernels."""
 
 from __future__ import annotations
 

@@ -111,7 +111,7 @@ def start(home: Path) -> SparkSession:
 def check_session(session: SparkSession) -> SparkSession:
     """The session given by a user, if it has what Headwater needs; else an error that says what it lacks."""
     lacks = []
-    if EXTENSION not in session.conf.get("spark.sql.extensions", ""):
+    if EXTENSION not in (session.conf.get("spark.sql.extensions", "") or ""):
         lacks.append(f"spark.sql.extensions={EXTENSION}")
     if session.conf.get("spark.sql.catalog.spark_catalog", "") != CATALOG:
         lacks.append(f"spark.sql.catalog.spark_catalog={CATALOG}")

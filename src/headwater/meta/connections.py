@@ -21,20 +21,25 @@ def add(
     type: str,
     options: dict[str, str],
     secret: str | None,
-    identity: dict[str, str],
-    position: str,
-    txn: int,
-    server_life: str,
+    statement: str = "",
+    identity: dict[str, str] | None = None,
+    position: str = "",
+    txn: int = 0,
+    server_life: str = "",
 ) -> int:
-    """Stores a new connection whose changelog is empty and begins after `position`; returns its id."""
+    """Stores a new connection whose changelog is empty and begins after `position`; returns its id.
+
+    Without a position nothing upstream has been made yet: see `prepared`.
+    """
     result = c.execute(
         sa.insert(connection).values(
             name=name,
             type=type,
             options=json.dumps(options),
             secret=secret,
+            statement=statement,
             state=ConnectionState.DEFINED,
-            identity=json.dumps(identity),
+            identity=json.dumps(identity or {}),
             last_index=0,
             committed_index=0,
             resume_position=position,
@@ -48,8 +53,38 @@ def add(
     return int(result.inserted_primary_key[0])
 
 
+def prepared(c: Connection, id: int, *, identity: dict[str, str], position: str, txn: int, server_life: str) -> None:
+    """Records where the changelog begins: everything that commits after `position` will come."""
+    c.execute(
+        sa.update(connection)
+        .where(connection.c.id == id)
+        .values(
+            identity=json.dumps(identity),
+            position=position,
+            resume_position=position,
+            position_at=time.time(),
+            last_txn=txn,
+            server_life=server_life,
+        )
+    )
+
+
+def statement(c: Connection, id: int) -> str:
+    """The canonical text of the definition; it holds no secret."""
+    return str(c.execute(sa.select(connection.c.statement).where(connection.c.id == id)).scalar_one())
+
+
+def set_secret(c: Connection, id: int, text: str | None) -> None:
+    c.execute(sa.update(connection).where(connection.c.id == id).values(secret=text))
+
+
+def position_at(c: Connection, id: int) -> float:
+    """When the position last moved."""
+    return float(c.execute(sa.select(connection.c.position_at).where(connection.c.id == id)).scalar_one())
+
+
 def find(c: Connection, name: str) -> ConnectionInfo | None:
-    row = c.execute(sa.select(connection).where(connection.c.name == name)).first()
+    row = c.execute(sa.select(connection).where(sa.func.lower(connection.c.name) == name.lower())).first()
     return None if row is None else _info(row)
 
 

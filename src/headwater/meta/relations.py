@@ -43,6 +43,7 @@ def add(
             base_path="",
             base_version=-1,
             begin_index=0,
+            fingerprint="",
             planned=0,
             folded_at=time.time(),
             created_at=time.time(),
@@ -90,6 +91,15 @@ def set_state(c: Connection, id: int, state: TableState, error: HeadwaterError |
 
 def set_begin(c: Connection, id: int, begin_index: int) -> None:
     c.execute(sa.update(relation).where(relation.c.id == id).values(begin_index=begin_index))
+
+
+def set_fingerprint(c: Connection, id: int, fingerprint: str) -> None:
+    c.execute(sa.update(relation).where(relation.c.id == id).values(fingerprint=fingerprint))
+
+
+def fingerprint(c: Connection, id: int) -> str:
+    """What the upstream table looked like when it was last looked at."""
+    return str(c.execute(sa.select(relation.c.fingerprint).where(relation.c.id == id)).scalar_one())
 
 
 def set_base_version(c: Connection, id: int, version: int) -> None:

@@ -12,6 +12,9 @@ from sqlalchemy.engine import Connection, Row
 from headwater.meta.tables import span
 from headwater.model import DataFile, Json, ScanResult, Span, SpanInfo, SpanState
 
+BEYOND = 1e9  # how far behind the others the span beyond the largest key is numbered
+SPARSE = 1e6
+
 
 def add(c: Connection, relation_id: int, spans: Sequence[Span], first_ordinal: float) -> None:
     """Plans more spans, in key order from `first_ordinal` on."""
@@ -66,6 +69,17 @@ def last(c: Connection, relation_id: int) -> tuple[float, SpanInfo] | None:
     return None if row is None else (row.ordinal, _info(row))
 
 
+def plan(c: Connection, relation_id: int, more: Sequence[Span]) -> None:
+    """Plans more spans, just before the one beyond the largest key (which is planned first)."""
+    last_two = c.execute(
+        sa.select(span.c.ordinal).where(span.c.relation_id == relation_id).order_by(span.c.ordinal.desc()).limit(2)
+    ).scalars()
+    beyond, *before = list(last_two)
+    first = before[0] + 1 if before else beyond - BEYOND
+    assert first + len(more) <= beyond, "the span beyond the largest key stays the last one"
+    add(c, relation_id, more, first)
+
+
 def set_state(c: Connection, id: int, state: SpanState) -> None:
     c.execute(sa.update(span).where(span.c.id == id).values(state=state))
 
@@ -80,12 +94,7 @@ def scanned(c: Connection, id: int, result: ScanResult, log_index: int, server_l
     done = whole
     if result.stopped_at is not None:
         done = Span(whole.lo, result.stopped_at)
-        following = c.execute(
-            sa.select(sa.func.min(span.c.ordinal)).where(
-                span.c.relation_id == row.relation_id, span.c.ordinal > row.ordinal
-            )
-        ).scalar()
-        ordinal = row.ordinal + 1 if following is None else (row.ordinal + following) / 2
+        ordinal = _ordinal_after(c, row.relation_id, id)
         add(c, row.relation_id, [Span(result.stopped_at, whole.hi)], ordinal)
     c.execute(
         sa.update(span)
@@ -201,6 +210,28 @@ def merge_settled(c: Connection, relation_id: int) -> int:
         )
         gone += 1
     return gone
+
+
+def _ordinal_after(c: Connection, relation_id: int, id: int) -> float:
+    """A free ordinal between a span and the next one."""
+    own, following = _own_and_following(c, relation_id, id)
+    if own + 1 < following:
+        return own + 1
+    if own < (own + following) / 2 < following:
+        return (own + following) / 2
+    ids = c.execute(sa.select(span.c.id).where(span.c.relation_id == relation_id).order_by(span.c.ordinal)).scalars()
+    for i, each in enumerate(list(ids)):  # halved too often: count anew, below all ordinals in use
+        c.execute(sa.update(span).where(span.c.id == each).values(ordinal=-1e15 + i * SPARSE))
+    own, following = _own_and_following(c, relation_id, id)
+    return own + 1
+
+
+def _own_and_following(c: Connection, relation_id: int, id: int) -> tuple[float, float]:
+    own = c.execute(sa.select(span.c.ordinal).where(span.c.id == id)).scalar_one()
+    following = c.execute(
+        sa.select(sa.func.min(span.c.ordinal)).where(span.c.relation_id == relation_id, span.c.ordinal > own)
+    ).scalar()
+    return own, own + 2 if following is None else following
 
 
 def _info(r: Row[tuple[object, ...]]) -> SpanInfo:

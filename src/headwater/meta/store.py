@@ -36,9 +36,8 @@ class Meta:
     @contextmanager
     def read(self) -> Iterator[Connection]:
         """A read transaction: everything in it is of one moment."""
-        with self._engine.connect() as c:
-            with c.begin():
-                yield c
+        with self._engine.connect() as c, c.begin():
+            yield c
 
     @contextmanager
     def write(self) -> Iterator[Connection]:

@@ -28,6 +28,7 @@ connection = Table(
     Column("name", Text, nullable=False, unique=True),
     Column("type", Text, nullable=False),
     Column("options", Text, nullable=False),  # JSON, without the password
+    Column("statement", Text, nullable=False),  # canonical text of the definition
     Column("secret", Text),  # the password as given: a value, env:NAME or file:PATH
     Column("state", Text, nullable=False),
     Column("error", Text),
@@ -101,6 +102,7 @@ relation = Table(
     Column("base_path", Text, nullable=False),
     Column("base_version", BigInteger, nullable=False),
     Column("begin_index", BigInteger, nullable=False),
+    Column("fingerprint", Text, nullable=False),  # the upstream table's file, shape and partitions when it was begun
     Column("planned", Integer, nullable=False),  # 1 once every span of the plan is in meta
     Column("folded_at", Float, nullable=False),
     Column("created_at", Float, nullable=False),

@@ -1,0 +1,179 @@
+"""Brings tables from `defined` to `live`: Begin, plan, scans. Each step is in meta before the next one begins."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+from pyspark.sql import SparkSession
+
+from headwater.engine import crash, spark
+from headwater.engine.home import Home
+from headwater.engine.planner import plan_relation
+from headwater.engine.scanner import scan
+from headwater.engine.upstreams import upstream_of
+from headwater.errors import HeadwaterError, Retry
+from headwater.meta import connections, lease, relations, spans
+from headwater.meta.lease import Lease
+from headwater.model import ConnectionState, RelationInfo, SpanInfo, SpanState, TableState
+from headwater.relation import base
+
+log = logging.getLogger(__name__)
+
+RETRY_FIRST_S = 0.5
+RETRY_LAST_S = 30.0
+
+
+@dataclass(slots=True)
+class _Work:
+    """What this process knows of one relation; everything that must survive is in meta."""
+
+    ticket: int | None = None
+    waiting_for: str = ""
+    planning: Future[None] | None = None
+    scans: dict[int, Future[None]] = field(default_factory=dict)
+    retry_at: float = 0.0
+    backoff_s: float = RETRY_FIRST_S
+
+
+class Backfill:
+    """The coordinator. `tick()` is called again and again by one thread; work goes on in a pool."""
+
+    def __init__(
+        self, home: Home, held: Lease, session: Callable[[], SparkSession], on_scanned: Callable[[], None]
+    ) -> None:
+        self._home = home
+        self._held = held
+        self._session = session
+        self._on_scanned = on_scanned
+        self._work: dict[int, _Work] = {}
+        self._slots = max(1, spark.slots() // 2)  # scans never take more, so that reads always find a free slot
+        self._pool = ThreadPoolExecutor(self._slots, thread_name_prefix="scan")
+        self._planners = ThreadPoolExecutor(2, thread_name_prefix="plan")
+        self._stopping = threading.Event()
+
+    def recover(self) -> None:
+        """Scans that a crash interrupted are to be done again; failed tables get another chance."""
+        with self._home.meta.write() as c:
+            lease.check(c, self._held)
+            for relation in relations.all(c):
+                found = spans.all(c, relation.id)
+                for s in found:
+                    if s.state is SpanState.SCANNING:
+                        spans.back_to_pending(c, s.id)
+                if relation.state is TableState.FAILED and (relation.error or {}).get("retry") != Retry.NEVER:
+                    complete = relations.planned(c, relation.id) and all(s.cover_index is not None for s in found)
+                    again = TableState.LIVE if complete else TableState.FILLING if found else TableState.DEFINED
+                    relations.set_state(c, relation.id, again)
+
+    def tick(self) -> None:
+        """One look at every table that is not live yet."""
+        with self._home.meta.read() as c:
+            found = [
+                r for r in relations.all(c) if r.state in (TableState.DEFINED, TableState.WAITING, TableState.FILLING)
+            ]
+            running = {x.id for x in connections.all(c) if x.state is ConnectionState.RUNNING}
+        for gone in self._work.keys() - {r.id for r in found}:
+            if not self._work[gone].scans:
+                del self._work[gone]
+        for relation in found:
+            work = self._work.setdefault(relation.id, _Work())
+            if relation.connection_id not in running or time.monotonic() < work.retry_at:
+                continue
+            try:
+                self._step(relation, work)
+            except HeadwaterError as e:
+                self._failed(relation, work, e)
+
+    def waiting_for(self, relation_id: int) -> str:
+        """What a table waits for, in words."""
+        work = self._work.get(relation_id)
+        return work.waiting_for if work else ""
+
+    def stop(self) -> None:
+        """Ends after the scans in flight; what they read is kept."""
+        self._stopping.set()
+        self._pool.shutdown(wait=True, cancel_futures=True)
+        self._planners.shutdown(wait=True, cancel_futures=True)
+
+    def _step(self, relation: RelationInfo, work: _Work) -> None:
+        if relation.state is TableState.FILLING:
+            self._fill(relation, work)
+        elif work.ticket is None:
+            self._begin(relation, work)
+        else:
+            self._wait(relation, work)
+
+    def _begin(self, relation: RelationInfo, work: _Work) -> None:
+        """Checks the table again (it may have changed since it was defined), publishes it, takes a ticket."""
+        upstream = upstream_of(self._home.meta, relation.connection_id)
+        schema, table = relation.upstream_schema, relation.upstream_table
+        upstream.find_table(schema, table, [c.name for c in relation.columns], relation.key)
+        work.ticket = upstream.publish(schema, table)
+        crash.here("publication.altered")
+        self._set_state(relation.id, TableState.WAITING)
+
+    def _wait(self, relation: RelationInfo, work: _Work) -> None:
+        assert work.ticket is not None
+        upstream = upstream_of(self._home.meta, relation.connection_id)
+        older = upstream.older(work.ticket)
+        work.waiting_for = older[0] if older else ""
+        if older:
+            return
+        fingerprint = upstream.fingerprint([relation.upstream_id])[relation.upstream_id]
+        version = base.create(self._session(), self._home.storage, relation)
+        with self._home.meta.write() as c:
+            lease.check(c, self._held)
+            relations.set_base_version(c, relation.id, version)
+            relations.set_begin(c, relation.id, connections.get(c, relation.connection_id).committed_index)
+            relations.set_fingerprint(c, relation.id, fingerprint)
+            relations.set_state(c, relation.id, TableState.FILLING)
+
+    def _fill(self, relation: RelationInfo, work: _Work) -> None:
+        if work.planning is not None and work.planning.done():
+            done, work.planning = work.planning, None
+            done.result()
+        with self._home.meta.read() as c:
+            planned = relations.planned(c, relation.id)
+            limit = self._slots
+            pending = spans.pending(c, relation.id, limit + len(work.scans))
+        if not planned and work.planning is None:
+            work.planning = self._planners.submit(
+                plan_relation, self._home, self._held, relation, self._on_scanned, self._stopping.is_set
+            )
+        for id in [id for id, f in work.scans.items() if f.done()]:
+            work.scans.pop(id).result()
+            work.backoff_s = RETRY_FIRST_S
+        allowed = int(relation.options.get("backfill.parallelism", self._slots))
+        busy = sum(len(w.scans) for w in self._work.values())
+        for s in pending:
+            if s.id in work.scans or len(work.scans) >= allowed or busy >= self._slots:
+                continue
+            work.scans[s.id] = self._pool.submit(self._scan, relation, s)
+            busy += 1
+
+    def _scan(self, relation: RelationInfo, s: SpanInfo) -> None:
+        if self._stopping.is_set():
+            return
+        scan(self._home, self._held, self._session(), relation, s)
+        self._on_scanned()
+
+    def _failed(self, relation: RelationInfo, work: _Work, error: HeadwaterError) -> None:
+        """Tries again by itself where that can help; else the table stops, and only it."""
+        if error.retry is Retry.AUTO:
+            work.waiting_for = error.message
+            work.retry_at = time.monotonic() + work.backoff_s
+            work.backoff_s = min(work.backoff_s * 2, RETRY_LAST_S)
+            log.warning("table retries name=%s code=%s", relation.name, error.code)
+            return
+        log.error("table failed name=%s code=%s", relation.name, error.code)
+        self._set_state(relation.id, TableState.FAILED, error)
+
+    def _set_state(self, relation_id: int, state: TableState, error: HeadwaterError | None = None) -> None:
+        with self._home.meta.write() as c:
+            lease.check(c, self._held)
+            relations.set_state(c, relation_id, state, error)

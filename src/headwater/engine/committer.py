@@ -1,0 +1,184 @@
+"""The only writer of bases: adds what scans read when it is covered, and folds overlays.
+
+Each commit is decided in meta (an intent), made in Delta, then recorded in meta together with the epoch that shows it.
+After a crash the intent tells what to look for in Delta, and meta rolls forward to it. A base has one writer, so an
+intent's number in Delta's log says whether it was committed.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import defaultdict
+from collections.abc import Callable
+
+from sqlalchemy.engine import Connection
+
+from headwater.engine import crash, epoch
+from headwater.engine.home import Home
+from headwater.meta import connections, epochs, intents, lease, relations, runs, segments, spans
+from headwater.meta.intents import Intent
+from headwater.meta.lease import Lease
+from headwater.model import DataFile, Epoch, Layout, RelationInfo
+from headwater.relation import base
+
+COVER = "cover"
+FOLD = "fold"
+
+# (relation, layout, index, app id, txn version) → the Delta version that holds the fold
+Merge = Callable[[RelationInfo, Layout, int, str, int], int]
+# (connection type, position, high) → the log has passed what a scan may have seen
+Passed = Callable[[str, str, str], bool]
+
+
+class Committer:
+    """Commits to bases, one commit per base at a time."""
+
+    def __init__(self, home: Home, held: Lease, passed: Passed, merge: Merge) -> None:
+        self._home = home
+        self._held = held
+        self._passed = passed
+        self._merge = merge
+        self._locks: defaultdict[int, threading.Lock] = defaultdict(threading.Lock)
+
+    def recover(self) -> None:
+        """Brings every commit that was decided before a crash to its end. Call before anything else runs."""
+        with self._home.meta.read() as c:
+            left = intents.all(c)
+        for intent in left:
+            with self._locks[intent.relation_id]:
+                self._finish(intent)
+
+    def cover(self, relation_id: int) -> Epoch | None:
+        """Makes the scanned spans that the log has passed readable, with a new epoch; None if there are none."""
+        with self._locks[relation_id]:
+            with self._home.meta.write() as c:
+                lease.check(c, self._held)
+                intent, dead = self._decide_cover(c, relation_id)
+            for path in dead:
+                self._home.storage.remove(path)
+            if intent is None:
+                return None
+            crash.here("cover.decided")
+            return self._finish(intent)
+
+    def fold(self, relation_id: int) -> Epoch | None:
+        """Moves a relation's overlay into its base, with a new epoch; None if there is nothing to move."""
+        with self._locks[relation_id]:
+            with self._home.meta.write() as c:
+                lease.check(c, self._held)
+                decided = self._decide_fold(c, relation_id)
+            if decided is None:
+                return None
+            intent, pin = decided
+            crash.here("fold.decided")
+            try:
+                return self._finish(intent, may_merge=True)
+            finally:
+                with self._home.meta.write() as c:
+                    epochs.release_pin(c, pin)
+
+    def _decide_cover(self, c: Connection, relation_id: int) -> tuple[Intent | None, list[str]]:
+        """The intent to add the files of all passed spans; spans of another life of the server go back to pending."""
+        relation = relations.get_or_none(c, relation_id)
+        if relation is None:
+            return None, []
+        connection = connections.get(c, relation.connection_id)
+        life = connections.server_life(c, connection.id)
+        ready, dead = [], []
+        for scanned in spans.uncovered(c, relation_id):
+            if scanned.server_life != life:
+                spans.back_to_pending(c, scanned.id)
+                dead += [f"{relation.base_path}/{f.path}" for f in scanned.files]
+            elif self._passed(connection.type, connection.position, scanned.high):
+                ready.append(scanned)
+        if not ready:
+            return None, dead
+        body = {"spans": [s.id for s in ready], "files": [_as_dict(f) for s in ready for f in s.files]}
+        return intents.add(c, relation_id, COVER, body), dead
+
+    def _decide_fold(self, c: Connection, relation_id: int) -> tuple[Intent, int] | None:
+        relation = relations.get_or_none(c, relation_id)
+        newest = epochs.newest(c)
+        if relation is None or newest is None:
+            return None
+        layout = epochs.layout_at(c, relation_id, newest.id)
+        if layout is None:
+            return None
+        index = newest.index_of(relation.connection_id)
+        if layout.settled and not segments.count_changes(
+            c, relation.connection_id, relation.upstream_id, layout.log_index, index
+        ):
+            return None
+        covered = [s.id for s in spans.all(c, relation_id) if s.cover_index is not None]
+        body = {"index": index, "epoch": newest.id, "spans": covered}
+        return intents.add(c, relation_id, FOLD, body), epochs.take_pin(c, newest.id, "fold")
+
+    def _finish(self, intent: Intent, *, may_merge: bool = False) -> Epoch | None:
+        with self._home.meta.read() as c:
+            relation = relations.get_or_none(c, intent.relation_id)
+        if relation is None:
+            with self._home.meta.write() as c:
+                intents.done(c, intent.id)
+            return None
+        if intent.kind == COVER:
+            return self._finish_cover(relation, intent)
+        return self._finish_fold(relation, intent, may_merge)
+
+    def _finish_cover(self, relation: RelationInfo, intent: Intent) -> Epoch:
+        version = relation.base_version
+        files = [DataFile(**f) for f in intent.body["files"]]
+        if files:
+            app_id = f"headwater-cover-{relation.id}"
+            version = base.add_files(self._home.storage, relation.base_path, files, app_id, intent.id)
+            crash.here("cover.added")
+        with self._home.meta.write() as c:
+            lease.check(c, self._held)
+            relations.set_base_version(c, relation.id, version)
+            index = connections.get(c, relation.connection_id).committed_index
+            for id in intent.body["spans"]:
+                spans.cover(c, id, index)
+            intents.done(c, intent.id)
+            published = epoch.publish(c, [relation.id])
+        crash.here("cover.recorded")
+        return published
+
+    def _finish_fold(self, relation: RelationInfo, intent: Intent, may_merge: bool) -> Epoch | None:
+        """Merges, unless Delta already has this fold; an unmade fold of an earlier process is dropped."""
+        index = int(intent.body["index"])
+        app_id = f"headwater-fold-{relation.id}"
+        version = base.transaction_commit(self._home.storage, relation.base_path, app_id, intent.id)
+        if version is None:
+            if not may_merge:
+                with self._home.meta.write() as c:
+                    intents.done(c, intent.id)
+                return None
+            version = self._merged(relation, intent, index, app_id)
+            crash.here("fold.merged")
+        with self._home.meta.write() as c:
+            lease.check(c, self._held)
+            relations.set_base_version(c, relation.id, version)
+            spans.move(c, relation.id, intent.body["spans"], index)
+            spans.merge_settled(c, relation.id)
+            runs.retire_folded(c, relation.id, index)
+            relations.set_folded(c, relation.id)
+            intents.done(c, intent.id)
+            return epoch.publish(c, [relation.id])
+
+    def _merged(self, relation: RelationInfo, intent: Intent, index: int, app_id: str) -> int:
+        with self._home.meta.read() as c:
+            layout = epochs.layout_at(c, relation.id, intent.body["epoch"])
+            assert layout is not None
+            changes = segments.count_changes(c, relation.connection_id, relation.upstream_id, layout.log_index, index)
+        if not changes:
+            return relation.base_version
+        try:
+            return self._merge(relation, layout, index, app_id, intent.id)
+        except BaseException:
+            if base.transaction_commit(self._home.storage, relation.base_path, app_id, intent.id) is None:
+                with self._home.meta.write() as c:
+                    intents.done(c, intent.id)
+            raise
+
+
+def _as_dict(f: DataFile) -> dict[str, object]:
+    return {"path": f.path, "bytes": f.bytes, "rows": f.rows, "stats": f.stats}

@@ -1,0 +1,87 @@
+"""Plans a table's spans into meta, a few at a time, so that scanning begins while planning goes on."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable
+
+from headwater.backfill.plan import Plan
+from headwater.backfill.plan import spans as spans_of
+from headwater.backfill.scan import job_for
+from headwater.config import SPAN_BYTES, SPAN_ROWS
+from headwater.engine import crash
+from headwater.engine.home import Home
+from headwater.engine.scanner import record
+from headwater.engine.upstreams import upstream_of
+from headwater.meta import connections, lease, relations, spans
+from headwater.meta.lease import Lease
+from headwater.model import RelationInfo, Span, SpanInfo
+from headwater.source.postgres.extent import Extent, KeyWalk, read_extent
+
+FLUSH_S = 0.3  # spans are written down in small batches: the first scans begin at once
+
+
+def plan_relation(
+    home: Home, held: Lease, relation: RelationInfo, on_scanned: Callable[[], None], stopping: Callable[[], bool]
+) -> None:
+    """Puts all spans of a relation into meta, continuing where an earlier plan ended."""
+    with home.meta.read() as c:
+        existing = spans.all(c, relation.id)
+        identity = connections.get(c, relation.connection_id).identity
+        life = connections.server_life(c, relation.connection_id)
+    upstream = upstream_of(home.meta, relation.connection_id)
+    job = job_for(relation, upstream.endpoint, identity, Span(None, None), str(home.path))
+    plan = _plan(relation, read_extent(upstream.endpoint, job.scan_table, job.expected))
+    if existing:  # the end was fixed when planning began
+        plan = dataclasses.replace(plan, last=existing[-1].span.lo, dense_from=None)
+    else:
+        existing = [_fix_end(home, held, relation, plan, life)]
+        on_scanned()
+    with KeyWalk(upstream.endpoint, job.scan_table) as walk:
+        _write_down(home, held, relation, plan, walk, existing[:-1], stopping)
+
+
+def _plan(relation: RelationInfo, extent: Extent) -> Plan:
+    rows = int(relation.options.get("backfill.rows_per_span", SPAN_ROWS))
+    types = tuple(c.upstream.name for c in relation.key_columns)
+    # a number of rows that the user chose is kept, however short the rows are
+    return Plan.of(extent, types, span_rows=rows, span_bytes=SPAN_BYTES if rows == SPAN_ROWS else 0)
+
+
+def _fix_end(home: Home, held: Lease, relation: RelationInfo, plan: Plan, life: str) -> SpanInfo:
+    """Plans the span beyond the largest key first; it counts as scanned, and was empty."""
+    with home.meta.write() as c:
+        lease.check(c, held)
+        spans.add(c, relation.id, [plan.beyond], spans.BEYOND)
+        (beyond,) = spans.all(c, relation.id)
+        record(c, relation, beyond, plan.beyond_result, life)
+    return beyond
+
+
+def _write_down(
+    home: Home,
+    held: Lease,
+    relation: RelationInfo,
+    plan: Plan,
+    walk: KeyWalk,
+    existing: list[SpanInfo],
+    stopping: Callable[[], bool],
+) -> None:
+    batch: list[Span] = []
+    flushed_at = time.monotonic()
+    after = existing[-1].span.hi if existing else None
+    for span in spans_of(plan, walk.next_bound, after, len(existing)):
+        batch.append(span)
+        if time.monotonic() - flushed_at > FLUSH_S:
+            with home.meta.write() as c:
+                lease.check(c, held)
+                spans.plan(c, relation.id, batch)
+            crash.here("plan.half")
+            batch, flushed_at = [], time.monotonic()
+        if stopping():
+            return
+    with home.meta.write() as c:
+        lease.check(c, held)
+        spans.plan(c, relation.id, batch)
+        relations.set_planned(c, relation.id, True)

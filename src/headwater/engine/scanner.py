@@ -1,0 +1,75 @@
+"""Scans one span in a Spark task and records what it saw and wrote, as one value."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from pyspark.sql import SparkSession
+from sqlalchemy.engine import Connection
+
+from headwater.backfill.scan import ScanJob, job_for, scan_span
+from headwater.engine import crash
+from headwater.engine.home import Home
+from headwater.engine.task import run_task
+from headwater.engine.upstreams import upstream_of
+from headwater.meta import connections, lease, relations, segments, spans
+from headwater.meta.lease import Lease
+from headwater.model import Json, RelationInfo, ScanResult, SpanInfo, SpanState
+from headwater.source.kinds import kind
+
+
+def scan(home: Home, held: Lease, session: SparkSession, relation: RelationInfo, info: SpanInfo) -> None:
+    """Reads the span (or the first part of it) and records it; on an error the span is pending again."""
+    with home.meta.write() as c:
+        lease.check(c, held)
+        if relations.get_or_none(c, relation.id) is None:
+            return
+        spans.set_state(c, info.id, SpanState.SCANNING)
+        identity = connections.get(c, relation.connection_id).identity
+        life = connections.server_life(c, relation.connection_id)
+    try:
+        upstream = upstream_of(home.meta, relation.connection_id)
+        job = job_for(relation, upstream.endpoint, identity, info.span, str(home.path))
+        job = dataclasses.replace(job, label=f"scan-{info.id}")
+        result = Json.scan_result(run_task(session, "scans", _InTask(job)))
+    except BaseException:
+        with home.meta.write() as c:
+            lease.check(c, held)
+            spans.back_to_pending(c, info.id)
+        raise
+    crash.here("scan.written")
+    with home.meta.write() as c:
+        lease.check(c, held)
+        kept = relations.get_or_none(c, relation.id) is not None
+        if kept:
+            record(c, relation, info, result, life)
+    if not kept:
+        for file in result.files:
+            home.storage.remove(f"{relation.base_path}/{file.path}")
+    crash.here("scan.recorded")
+
+
+def record(c: Connection, relation: RelationInfo, info: SpanInfo, result: ScanResult, life: str) -> None:
+    """Writes a scan's one value down: what it saw, how far the log must come, its files, and where its log begins.
+
+    `life` is the server's life before the scan began: if it is another one when the span is to be covered, what the
+    scan saw may have been undone, and it is read again.
+    """
+    connection = connections.get(c, relation.connection_id)
+    txn_min = kind(connection.type).txn_min(result.saw)
+    log_index = segments.first_unseen(c, connection.id, txn_min, connection.committed_index)
+    spans.scanned(c, info.id, result, log_index, life)
+    for column, count in result.unkept.items():
+        relations.note(
+            c, relation.id, "value.unkept", f"column {column}: values that the lake cannot keep are NULL", count
+        )
+
+
+class _InTask:
+    """The scan as it travels to a worker."""
+
+    def __init__(self, job: ScanJob) -> None:
+        self._job = job
+
+    def __call__(self) -> str:
+        return Json.dump(scan_span(self._job, crash.scan_hook))

@@ -1,0 +1,125 @@
+"""PostgreSQL as the engine sees it: definitions, Begin and positions, put together from this folder's parts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from headwater.source.postgres import begin, publication, slot, watch
+from headwater.source.postgres.ask import query
+from headwater.source.postgres.checks import check_connection, check_table
+from headwater.source.postgres.server import describe_server
+from headwater.source.postgres.session import Endpoint, lsn_to_int
+from headwater.source.postgres.snapshot import Snapshot, sees
+from headwater.source.upstream import FoundColumn, FoundTable, Prepared
+
+HARMLESS = (watch.Event.REFILED,)  # TRUNCATE is in the log; VACUUM FULL and CLUSTER keep every row
+
+
+class PostgresUpstream:
+    """An upstream PostgreSQL. Each call opens a short session of its own."""
+
+    def __init__(self, options: Mapping[str, str], password: str) -> None:
+        self.options = options
+        self.endpoint = Endpoint.of(options, password)
+        self._slot = options.get("slot.name", "")
+        self._publication = options.get("publication.name", "")
+        self._may_create = options.get("publication.create", "true") == "true"
+
+    @staticmethod
+    def default_options(connection: str) -> dict[str, str]:
+        """Names for slot and publication that nobody else has."""
+        name = publication.default_name(connection)
+        return {"slot.name": name, "publication.name": name}
+
+    def check(self) -> tuple[str, ...]:
+        checked = check_connection(self.endpoint, slot=self._slot)
+        if not self._may_create:
+            with self.endpoint.connect() as session:
+                publication.ensure(session, self._publication, create=False)
+        return checked.notices
+
+    def find_table(self, schema: str, name: str, columns: Sequence[str] | None, key: Sequence[str]) -> FoundTable:
+        with self.endpoint.connect() as session:
+            found = publication.find(session, self._publication)
+            generated = found.generated if found else session.info.server_version >= publication.GENERATED_IN_LOG
+            checked = check_table(session, schema, name, columns=columns, key=key, generated_in_log=generated)
+            if not self._may_create:
+                publication.add_table(session, self._publication, schema, name, create=False)
+        return FoundTable(
+            checked.table.oid,
+            schema,
+            name,
+            tuple(FoundColumn(c.name, c.type, c.not_null) for c in checked.columns),
+            checked.key,
+            checked.table.rows_estimate,
+            checked.notices,
+        )
+
+    def prepare(self, on_wait: Callable[[str], None]) -> Prepared:
+        with self.endpoint.connect() as session:
+            publication.ensure(session, self._publication, create=self._may_create)
+            server = describe_server(session)
+        point = slot.ensure_slot(self.endpoint, self._slot, on_wait=lambda who: on_wait(_words(who)))
+        return Prepared(point.position, point.txn, server.identity, server.life)
+
+    def publish(self, schema: str, table: str) -> int:
+        with self.endpoint.connect() as session:
+            publication.add_table(session, self._publication, schema, table, create=self._may_create)
+            return begin.begin_xid(session)
+
+    def older(self, ticket: int) -> list[str]:
+        with self.endpoint.connect() as session:
+            waiting = begin.older_than(session, ticket)
+            if not waiting and self._may_create and begin.needs_second_alter(session.info.server_version):
+                publication.touch(session, self._publication)
+            return [str(w) for w in waiting]
+
+    def withdraw(self, schema: str, table: str) -> None:
+        if self._may_create:
+            with self.endpoint.connect() as session:
+                publication.drop_table(session, self._publication, schema, table)
+
+    def remove(self) -> None:
+        with self.endpoint.connect() as session:
+            slot.drop_slot(session, self._slot)
+            if self._may_create:
+                publication.drop(session, self._publication)
+
+    def position(self) -> str:
+        with self.endpoint.connect() as session:
+            # a flushed commit of our own: what others committed before it lies before its end
+            query(session, "SELECT pg_logical_emit_message(true, 'headwater', 'position')")
+            return str(query(session, "SELECT pg_current_wal_insert_lsn()::text")[0][0])
+
+    def fingerprint(self, ids: Sequence[int]) -> dict[int, str]:
+        with self.endpoint.connect() as session:
+            return watch.fingerprints(session, ids)
+
+    def rewritten(self, before: str, after: str) -> str:
+        with self.endpoint.connect() as session:
+            found = [f for f in watch.findings(session, before, after) if f.event not in HARMLESS]
+        return ", ".join(f"{f.table} was {f.event}".strip() for f in found)
+
+    def slot_bytes(self) -> int | None:
+        with self.endpoint.connect() as session:
+            status = slot.slot_status(session, self._slot)
+            return None if status is None else status.retained_bytes
+
+    @staticmethod
+    def passed(position: str, high: str) -> bool:
+        return lsn_to_int(position) >= lsn_to_int(high)
+
+    @staticmethod
+    def sees(saw: str, txn: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+        return sees(saw, txn)
+
+    @staticmethod
+    def txn_min(saw: str) -> int:
+        return Snapshot.parse(saw).txn_min
+
+
+def _words(waiting: Sequence[begin.Waiting]) -> str:
+    return "; ".join(str(w) for w in waiting)

@@ -1,0 +1,95 @@
+"""The seam between the engine and an upstream: definitions, Begin, positions. One implementation per database kind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from headwater.model import UpstreamType
+
+
+@dataclass(frozen=True, slots=True)
+class FoundColumn:
+    """A column that can be followed."""
+
+    name: str
+    type: UpstreamType
+    not_null: bool
+
+
+@dataclass(frozen=True, slots=True)
+class FoundTable:
+    """An upstream table that can be followed; `fingerprint` changes with what happens to it behind the log's back."""
+
+    id: int
+    schema: str
+    name: str
+    columns: tuple[FoundColumn, ...]
+    key: tuple[str, ...]
+    rows_estimate: int
+    notices: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """Where a new changelog begins."""
+
+    position: str
+    txn: int
+    identity: dict[str, str]
+    life: str
+
+
+class Upstream(Protocol):
+    """An upstream database as the engine sees it. Every method may be called again after a crash."""
+
+    options: Mapping[str, str]
+
+    def check(self) -> tuple[str, ...]:
+        """Raises what stands in the way of a capture; returns notices. Called by CREATE CONNECTION; alters nothing."""
+
+    def find_table(self, schema: str, name: str, columns: Sequence[str] | None, key: Sequence[str]) -> FoundTable:
+        """The table, if it can be followed. Called by CREATE TABLE and before it is published; alters nothing."""
+
+    def prepare(self, on_wait: Callable[[str], None]) -> Prepared:
+        """Makes what the log needs (publication and slot) anew. Called once, before the first capture."""
+
+    def publish(self, schema: str, table: str) -> int:
+        """Makes the log carry the table; returns a ticket for `older`."""
+
+    def older(self, ticket: int) -> list[str]:
+        """Who must still end before the table may be planned, in words; empty when nobody, and then it may."""
+
+    def withdraw(self, schema: str, table: str) -> None:
+        """Makes the log forget the table. Called by DROP TABLE."""
+
+    def remove(self) -> None:
+        """Drops what `prepare` made. Called by DROP CONNECTION, after the capture has ended."""
+
+    def position(self) -> str:
+        """Where the upstream stands now: what has committed before this call ends at or before it."""
+
+    def fingerprint(self, ids: Sequence[int]) -> dict[int, str]:
+        """For each table its file, shape and partitions; see `rewritten`."""
+
+    def rewritten(self, before: str, after: str) -> str:
+        """What happened between two fingerprints that the log does not tell, in words; empty if nothing did."""
+
+    def slot_bytes(self) -> int | None:
+        """How much log the upstream keeps for us; None if unknown."""
+
+    @staticmethod
+    def passed(position: str, high: str) -> bool:
+        """Whether `position` has reached `high`."""
+
+    @staticmethod
+    def sees(saw: str, txn: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+        """For each transaction, whether the scan that recorded `saw` saw it."""
+
+    @staticmethod
+    def txn_min(saw: str) -> int:
+        """Every transaction below it was seen by the scan."""
