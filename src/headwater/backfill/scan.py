@@ -1,0 +1,131 @@
+"""Scanning one span: rows of one short transaction into files next to the base. Runs in a Spark task, without meta."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from headwater.backfill.files import FileWriter
+from headwater.config import LOCK_TIMEOUT_S, SCAN_BATCH_BYTES, SCAN_SLICE_S
+from headwater.decode.scan import select_expression, text_expression, to_lake
+from headwater.decode.values import arrow_schema
+from headwater.model import Bound, Column, RelationInfo, ScanResult, Span
+from headwater.source.postgres.scan import Expected, ScanTable, TableScan
+from headwater.source.postgres.session import Endpoint, quote_identifier
+from headwater.storage import Storage
+
+Hooks = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class ScanJob:
+    """Everything that a scan needs, as values: it travels to a Spark task. Its repr hides the password."""
+
+    endpoint: Endpoint
+    schema: str
+    table: str
+    columns: tuple[Column, ...]
+    key: tuple[str, ...]
+    span: Span
+    root: str  # the home
+    base_path: str  # of the base, relative to the home
+    expected: Expected = field(default_factory=Expected)
+    label: str = "scan"  # how the files' names begin
+    slice_s: float = SCAN_SLICE_S
+    lock_timeout_s: float = LOCK_TIMEOUT_S
+    batch_bytes: int = SCAN_BATCH_BYTES
+
+    @property
+    def scan_table(self) -> ScanTable:
+        return scan_table(self.schema, self.table, self.columns, self.key)
+
+
+def scan_table(schema: str, table: str, columns: tuple[Column, ...], key: tuple[str, ...]) -> ScanTable:
+    """The upstream table with what a scan selects from it: what decoding wants."""
+    return ScanTable(
+        schema=schema,
+        name=table,
+        columns=columns,
+        key=key,
+        select=tuple(select_expression(quote_identifier(c.name), c) for c in columns),
+        key_text=tuple(text_expression(quote_identifier(k)) for k in key),
+    )
+
+
+def job_for(relation: RelationInfo, endpoint: Endpoint, identity: dict[str, str], span: Span, root: str) -> ScanJob:
+    """The scan of one span of a relation; `identity` is its connection's."""
+    return ScanJob(
+        endpoint=endpoint,
+        schema=relation.upstream_schema,
+        table=relation.upstream_table,
+        columns=relation.columns,
+        key=relation.key,
+        span=span,
+        root=root,
+        base_path=relation.base_path,
+        expected=Expected(identity.get("system_identifier", ""), identity.get("timeline", ""), relation.upstream_id),
+    )
+
+
+def scan_span(job: ScanJob, hooks: Hooks = lambda _: None) -> ScanResult:
+    """Reads the span, or as much of it as fits into `slice_s`, and writes its files; they are durable on return.
+
+    Nothing is committed anywhere: the caller records the result as an intent and adds the files to the base. When it
+    fails, its files are removed.
+    """
+    deadline = time.monotonic() + job.slice_s
+    progress = _Progress(job)
+    with (
+        TableScan(
+            job.endpoint,
+            job.scan_table,
+            job.expected,
+            lock_timeout_s=job.lock_timeout_s,
+            batch_bytes=job.batch_bytes,
+            hooks=hooks,
+        ) as scan,
+        FileWriter(Storage(job.root), job.base_path, arrow_schema(job.columns), label=job.label) as writer,
+    ):
+        hooks("scan.before_rows")
+        stopped_at: Bound | None = None
+        for batch in scan.batches(job.span):
+            writer.write(progress.convert(batch))
+            hooks("scan.batch")
+            if batch.num_rows and time.monotonic() >= deadline:
+                stopped_at = scan.bound_after(batch)
+                scan.stop()
+                break
+        hooks("scan.after_rows")
+        files = writer.close()
+        scan.finish()
+        hooks("scan.after_message")
+    return ScanResult(
+        saw=scan.seen.saw,
+        high=scan.seen.high,
+        files=files,
+        rows=progress.rows,
+        unkept=dict(progress.unkept),
+        stopped_at=stopped_at,
+        server_life=scan.seen.server_life,
+    )
+
+
+class _Progress:
+    """Converts batches to lake types and counts what could not be kept."""
+
+    def __init__(self, job: ScanJob) -> None:
+        self._columns = job.columns
+        self._names = [c.name for c in job.columns]
+        self._key = job.key
+        self.rows = 0
+        self.unkept: Counter[str] = Counter()
+
+    def convert(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        lake, unkept = to_lake(batch.select(self._names), self._columns, self._key)
+        self.rows += lake.num_rows
+        self.unkept.update(unkept)
+        return lake

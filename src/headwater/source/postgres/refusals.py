@@ -1,0 +1,47 @@
+"""ADBC's errors as ours: by SQLSTATE, with the server's words but never with the statement's values."""
+
+from __future__ import annotations
+
+import adbc_driver_manager
+
+from headwater.errors import DataError, HeadwaterError, Retry, SourceError
+from headwater.source.postgres.session import Endpoint
+
+
+def translate(endpoint: Endpoint, error: adbc_driver_manager.Error) -> HeadwaterError:
+    """What the driver raised during a scan, with the way out. ADBC adds the whole statement, which holds key values."""
+    place = f"{endpoint.host}:{endpoint.port}"
+    state = error.sqlstate or ""
+    words = _words(str(error))
+    if state == "55P03":
+        return SourceError(
+            "source.lock_timeout", f"a table of {place} stayed locked", "Wait; it is tried again.", Retry.AUTO
+        )
+    if state == "42501" and "row-level security" in words:
+        return SourceError("table.row_security", words, "Give the connection's user BYPASSRLS, or drop the policy.")
+    if state == "42501":
+        return SourceError("source.privilege", words, "Grant the privilege to the connection's user.")
+    if state in ("42P01", "42703", "42704", "42804", "42883"):
+        return DataError("data.schema_changed", words, "Restore the table, or DROP and CREATE it.")
+    if state[:2] == "28" or "password authentication failed" in words or "no pg_hba.conf entry" in words:
+        return SourceError(
+            "source.authentication",
+            f"{place} refused user {endpoint.user}",
+            "Correct username and password of the connection, or allow the user in pg_hba.conf.",
+        )
+    if state[:2] in ("08", "57") or not state:
+        return SourceError(
+            "source.disconnected", f"{place} ended a scan: {words}", "Wait; it is tried again.", Retry.AUTO
+        )
+    if state[:2] in ("40", "53", "72"):  # rolled back, short of something, snapshot too old
+        return SourceError("source.failed", f"{place}: {words}", "Wait; it is tried again.", Retry.AUTO)
+    told = words if state[:2] != "22" else "a value could not be read"  # class 22 quotes the value
+    return SourceError("source.failed", f"{place}: {told} (SQLSTATE {state})", "See the message of the upstream.")
+
+
+def _words(text: str) -> str:
+    """The server's own first line."""
+    for mark in ("ERROR:", "FATAL:"):
+        if mark in text:
+            return text.split(mark, 1)[1].strip().splitlines()[0]
+    return text.split("Query was:", 1)[0].split(" failed: ")[-1].strip().splitlines()[0] if text else "no answer"

@@ -1,0 +1,275 @@
+"""The PostgreSQL side of a scan: one short transaction that locks, takes its snapshot and streams rows as Arrow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Self
+
+import adbc_driver_manager
+import adbc_driver_postgresql.dbapi as adbc
+import pyarrow as pa
+from adbc_driver_postgresql import StatementOptions
+
+from headwater.errors import DataError, SourceError
+from headwater.model import Bound, Column, Span
+from headwater.source.postgres.ask import qualified
+from headwater.source.postgres.keyset import KEY, ROW, KeyColumn, condition, order
+from headwater.source.postgres.refusals import translate
+from headwater.source.postgres.session import Endpoint, quote_identifier, quote_literal
+
+Hooks = Callable[[str], None]
+
+# Their Arrow value prints as the database prints it, so a bound can be made of it directly.
+DIRECT = frozenset({"int2", "int4", "int8", "text", "varchar", "bpchar", "name"})
+TWIN = "__key_text_{}"  # the database's own text of a key column whose Arrow value prints differently
+
+TABLE = """
+SELECT c.oid::bigint, c.relkind::text, a.attname::text
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+WHERE n.nspname = {schema} AND c.relname = {name}
+"""
+
+# One statement, so that all of it belongs to the transaction's snapshot. `high` may be read as soon as the snapshot
+# stands: whatever is visible in it has written its commit record before.
+SEEN = """
+SELECT pg_is_in_recovery()::text,
+       (SELECT system_identifier::text FROM pg_control_system()),
+       CASE WHEN NOT pg_is_in_recovery() THEN substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8) END,
+       to_char(pg_postmaster_start_time() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US'),
+       pg_current_snapshot()::text,
+       CASE WHEN NOT pg_is_in_recovery() THEN pg_current_wal_insert_lsn()::text END,
+       {table}::regclass::oid::bigint::text
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """What a scan must find: this server, this timeline, this table. An empty value (0) is not checked."""
+
+    system_identifier: str = ""
+    timeline: str = ""
+    table_oid: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ScanTable:
+    """The upstream table of a scan, and the expressions that give its columns and its key's texts as decoding wants."""
+
+    schema: str
+    name: str
+    columns: tuple[Column, ...]
+    key: tuple[str, ...]
+    select: tuple[str, ...]  # per column
+    key_text: tuple[str, ...]  # per key column
+
+    @property
+    def qualified(self) -> str:
+        return qualified(self.schema, self.name)
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What a transaction saw, how far the log must come to hold it, and in which life of the server."""
+
+    saw: str
+    high: str
+    server_life: str
+
+
+@dataclass(frozen=True, slots=True)
+class Upstream:
+    """A table as the upstream has it now: the way to read it, its key with operators, the columns it still has."""
+
+    oid: int
+    source: str  # what stands after FROM and LOCK TABLE
+    key: tuple[KeyColumn, ...]
+    columns: frozenset[str]
+
+
+class TableScan:
+    """An open scan: `seen` is fixed when it opens; then read `batches()`, or `stop()`; `close()` ends the transaction.
+
+    ACCESS SHARE is what any SELECT takes. It must come before the snapshot: an older snapshot reads nothing from a
+    table that a TRUNCATE or a rewriting ALTER emptied in between, without an error.
+    """
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        table: ScanTable,
+        expected: Expected,
+        *,
+        lock_timeout_s: float,
+        batch_bytes: int,
+        hooks: Hooks = lambda _: None,
+    ) -> None:
+        self.endpoint = endpoint
+        self.table = table
+        self._expected = expected
+        self._batch_bytes = batch_bytes
+        self._reader: pa.RecordBatchReader | None = None
+        try:
+            self._connection = adbc.connect(endpoint.uri(), autocommit=True)
+        except adbc_driver_manager.Error as e:
+            raise translate(endpoint, e) from e
+        try:
+            self._cursor = self._connection.cursor()
+            # Asked before the transaction, so that the lock comes before the snapshot.
+            self.upstream = describe(self.rows, table)
+            self._begin(lock_timeout_s)
+            hooks("scan.before_snapshot")
+            self.seen = self._look()
+            hooks("scan.after_snapshot")
+        except BaseException:
+            self.close()
+            raise
+
+    def batches(self, span: Span) -> Iterator[pa.RecordBatch]:
+        """The span's rows in key order; each batch has the table's columns first, as `decode.scan` wants them."""
+        options = {StatementOptions.BATCH_SIZE_HINT_BYTES.value: str(self._batch_bytes)}
+        statement = (
+            f"SELECT {', '.join(self._select())} FROM {self.upstream.source} AS {ROW} "
+            f"WHERE {condition(self.upstream.key, span)} ORDER BY {order(self.upstream.key)}"
+        )
+        try:
+            self._cursor.adbc_statement.set_options(**options)
+            self._cursor.execute(statement)
+            self._reader = self._cursor.fetch_record_batch()
+            yield from self._reader
+            self._reader = None
+        except adbc_driver_manager.Error as e:
+            raise translate(self.endpoint, e) from e
+
+    def bound_after(self, batch: pa.RecordBatch) -> Bound:
+        """The place just after the last row of a batch."""
+        last = batch.slice(batch.num_rows - 1)
+        names = (n if (n := TWIN.format(i)) in batch.schema.names else k for i, k in enumerate(self.table.key))
+        return Bound(tuple(str(last.column(name)[0].as_py()) for name in names), after=True)
+
+    def stop(self) -> None:
+        """Ends the stream of rows early; the rest of the span was not read."""
+        self._cursor.adbc_cancel()
+        if self._reader is not None:
+            self._reader.close()
+            self._reader = None
+
+    def finish(self) -> None:
+        """Ends the transaction and moves the log with a message, so that an idle database too reaches `high`.
+
+        The message's commit is flushed but waits for no standby: `synchronous_commit` may be off, or may hang.
+        """
+        self._execute("ROLLBACK")
+        self._execute("SET synchronous_commit = local")
+        self.rows("SELECT pg_logical_emit_message(true, 'headwater', 'scan')::text")
+
+    def close(self) -> None:
+        """Ends the session, and with it the transaction."""
+        if self._reader is not None:
+            self.stop()
+        if hasattr(self, "_cursor"):
+            self._cursor.close()
+        self._connection.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
+        self.close()
+
+    def _begin(self, lock_timeout_s: float) -> None:
+        """Opens the transaction and locks. None of these statements takes a snapshot."""
+        self._execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        for setting, value in {
+            "lock_timeout": f"{int(lock_timeout_s * 1000)}ms",
+            "row_security": "off",  # rows that a policy would hide become an error
+            "max_parallel_workers_per_gather": "0",  # a scan costs the upstream one backend
+            "jit": "off",
+            # The key's index gives rows in order, at once, for any share of the table and any age of its statistics.
+            "enable_seqscan": "off",
+            "enable_sort": "off",
+        }.items():
+            self._execute(f"SET LOCAL {setting} = {quote_literal(value)}")
+        self._execute(f"LOCK TABLE {self.upstream.source} IN ACCESS SHARE MODE")
+
+    def _look(self) -> Seen:
+        ((standby, system, timeline_hex, start, saw, high, oid),) = self.rows(
+            SEEN.format(table=quote_literal(self.table.qualified))
+        )
+        if standby == "true":
+            raise SourceError(
+                "source.standby",
+                f"{self.endpoint.host}:{self.endpoint.port} is a standby",
+                "Point the connection's hostname and port at the primary.",
+            )
+        timeline = int(timeline_hex, 16)
+        expected = self._expected
+        if system != (expected.system_identifier or system) or str(timeline) != (expected.timeline or str(timeline)):
+            raise SourceError(
+                "source.replaced",
+                f"another server (or another timeline of it) answers at {self.endpoint.host}:{self.endpoint.port}",
+                "Point the connection back at its server, or DROP and CREATE the connection.",
+            )
+        if int(oid) != (expected.table_oid or self.upstream.oid):
+            raise _gone(self.table)
+        return Seen(saw, high, f"{start}/{timeline}")
+
+    def _select(self) -> Iterator[str]:
+        table = self.table
+        for column, expression in zip(table.columns, table.select, strict=True):
+            name = quote_identifier(column.name)
+            if column.name not in self.upstream.columns:  # dropped upstream: NULL from then on
+                kind = quote_identifier(column.upstream.name) if expression == name else "text"
+                yield f"NULL::{kind} AS {name}"
+            else:
+                yield f"{expression} AS {name}"
+        by_name = {c.name: c for c in table.columns}
+        for i, (name, expression) in enumerate(zip(table.key, table.key_text, strict=True)):
+            if by_name[name].upstream.name not in DIRECT:
+                yield f"{expression} AS {quote_identifier(TWIN.format(i))}"
+
+    def _execute(self, statement: str) -> None:
+        try:
+            self._cursor.execute(statement)
+        except adbc_driver_manager.Error as e:
+            raise translate(self.endpoint, e) from e
+
+    def rows(self, statement: str) -> list[tuple[Any, ...]]:
+        """The rows of a small statement inside the transaction."""
+        try:
+            self._cursor.execute(statement)
+            return [tuple(row) for row in self._cursor.fetchall()]
+        except adbc_driver_manager.Error as e:
+            raise translate(self.endpoint, e) from e
+
+
+def describe(rows: Callable[[str], list[tuple[Any, ...]]], table: ScanTable) -> Upstream:
+    """The table as it is now; it must be there and have the key that the relation knows."""
+    found = rows(TABLE.format(schema=quote_literal(table.schema), name=quote_literal(table.name)))
+    if not found:
+        raise _gone(table)
+    oid, kind, _ = found[0]
+    operators = dict(rows(KEY.format(oid=oid)))
+    if set(operators) != set(table.key):
+        raise DataError(
+            "data.schema_changed",
+            f"the primary key of {table.schema}.{table.name} is no longer ({', '.join(table.key)})",
+            "Restore the key, or DROP and CREATE the table.",
+        )
+    return Upstream(
+        oid=oid,
+        # Plain inheritance would return the children's rows; a partitioned table is read through its root.
+        source=table.qualified if kind == "p" else f"ONLY {table.qualified}",
+        key=tuple(KeyColumn(name, operators[name]) for name in table.key),
+        columns=frozenset(name for _, _, name in found),
+    )
+
+
+def _gone(table: ScanTable) -> DataError:
+    return DataError(
+        "data.rewritten",
+        f"the upstream table {table.schema}.{table.name} was dropped or created again",
+        f"DROP TABLE and CREATE TABLE again, or bring {table.name} back.",
+    )

@@ -1,0 +1,84 @@
+"""Scans against a real PostgreSQL: an endpoint, a table's columns as a relation would have them, rows of the files."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from headwater.backfill.plan import Plan, spans
+from headwater.backfill.scan import ScanJob, scan_span
+from headwater.decode.values import lake_type
+from headwater.model import Column, ScanResult, Span
+from headwater.source.postgres.catalog import describe_table
+from headwater.source.postgres.extent import KeyWalk, read_extent
+from headwater.source.postgres.scan import Expected
+from headwater.source.postgres.session import Endpoint
+
+
+@dataclass(frozen=True)
+class Bench:
+    """A table on a real server and a home for its files."""
+
+    endpoint: Endpoint
+    schema: str
+    table: str
+    columns: tuple[Column, ...]
+    key: tuple[str, ...]
+    oid: int
+    home: Path
+
+    def job(self, span: Span, **changes: Any) -> ScanJob:
+        job = ScanJob(
+            self.endpoint,
+            self.schema,
+            self.table,
+            self.columns,
+            self.key,
+            span,
+            str(self.home),
+            "base",
+            Expected(table_oid=self.oid),
+        )
+        return replace(job, **changes)
+
+    def plan(self, **options: int) -> Plan:
+        extent = read_extent(self.endpoint, self.job(Span(None, None)).scan_table, Expected(table_oid=self.oid))
+        by_name = {c.name: c for c in self.columns}
+        return Plan.of(extent, tuple(by_name[k].upstream.name for k in self.key), **options)
+
+    def spans(self, plan: Plan, **options: Any) -> list[Span]:
+        with KeyWalk(self.endpoint, self.job(Span(None, None)).scan_table) as walk:
+            return [*spans(plan, walk.next_bound, **options), plan.beyond]
+
+    def rows(self, result: ScanResult) -> list[dict[str, Any]]:
+        tables = [pq.read_table(self.home / "base" / f.path) for f in result.files]
+        return pa.concat_tables(tables).to_pylist() if tables else []
+
+    def scan_all(self, parts: list[Span], **changes: Any) -> list[dict[str, Any]]:
+        """The rows of all spans in order, resuming wherever a scan stopped."""
+        found: list[dict[str, Any]] = []
+        waiting = list(parts)
+        while waiting:
+            span = waiting.pop(0)
+            result = scan_span(self.job(span, **changes))
+            found += self.rows(result)
+            if result.stopped_at is not None:
+                waiting.insert(0, Span(result.stopped_at, span.hi))
+        return found
+
+
+def endpoint_of(server: Any, database: str, user: str | None = None, password: str | None = None) -> Endpoint:
+    return Endpoint(server.host, server.port, user or server.user, database, password or server.password)
+
+
+def bench(database: Any, home: Path, table: str, schema: str = "public") -> Bench:
+    """The named table of a test's database, with the default lake types."""
+    endpoint = endpoint_of(database.server, database.name)
+    with endpoint.connect() as session:
+        upstream = describe_table(session, schema, table)
+    columns = tuple(Column(c.name, lake_type(c.type), c.type, not c.not_null) for c in upstream.columns)
+    return Bench(endpoint, schema, table, columns, upstream.key, upstream.oid, home)
