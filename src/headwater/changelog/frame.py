@@ -1,0 +1,295 @@
+"""Frames PostgreSQL log messages: where each row message stands, of which table and transaction. Values stay raw.
+
+A message is a replication message (`w` data with a 25-byte header, `k` keepalive) around a pgoutput message, protocol
+version 1 (`B` begin, `C` commit, `R` relation, `I U D T` rows; `Y O M` are of no interest here). All numbers are
+big-endian.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+import numba
+import numpy as np
+
+from headwater.model import LogColumn, Op
+from headwater.source.base import Bytes, Longs
+
+HEADER = 25
+_W, _K = ord("w"), ord("k")
+_B, _C, _R = ord("B"), ord("C"), ord("R")
+_I, _U, _D, _T = ord("I"), ord("U"), ord("D"), ord("T")
+_INSERT, _UPDATE, _DELETE, _TRUNCATE = int(Op.INSERT), int(Op.UPDATE), int(Op.DELETE), int(Op.TRUNCATE)
+
+Ops = np.ndarray[Any, np.dtype[np.int8]]
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+def kernel(signature: str) -> Callable[[_Function], _Function]:
+    """Compiles a function for one signature: when first imported, then from the disk; it runs without the GIL."""
+    compile: Callable[[_Function], _Function] = numba.njit(signature, cache=True, nogil=True)
+    return compile
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Where framing stands between two batches.
+
+    `position` is the end of the last commit, or a keepalive's position outside any transaction after it.
+    """
+
+    next_index: int
+    last_txn: int  # the reference for widening the next 32-bit xid
+    position: int
+    open: bool = False
+    txn: int = 0  # of the open transaction
+    first_index: int = 0  # of the open transaction
+
+
+@dataclass(frozen=True, slots=True)
+class Boundary:
+    """Where received messages may be cut: `whole` outside any transaction, `piece` inside the one that is open."""
+
+    whole: int
+    whole_bytes: int
+    piece: int  # before its last row, so that the commit never comes alone: a segment needs a row
+    piece_bytes: int
+    commits: int
+    position: int  # the last keepalive's outside any transaction, or 0
+
+
+@dataclass(frozen=True, slots=True)
+class Transactions:
+    """The transactions that a batch completes, in commit order; empty ones are left out."""
+
+    txn: Longs
+    commit_lsn: Longs
+    commit_time_us: Longs
+    first_index: Longs
+    last_index: Longs
+
+    def __len__(self) -> int:
+        return len(self.txn)
+
+
+@dataclass(frozen=True, slots=True)
+class Relation:
+    """A relation message: how rows of a table are written from row number `row` of the batch on."""
+
+    row: int
+    upstream_id: int
+    schema: str
+    table: str
+    identity: str
+    columns: tuple[LogColumn, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Frames:
+    """The rows of a batch: row i has index `first_index + i`; its message is `data[start[i]:start[i] + length[i]]`."""
+
+    first_index: int
+    op: Ops
+    txn: Longs
+    upstream_id: Longs
+    start: Longs
+    length: Longs
+    transactions: Transactions
+    relations: tuple[Relation, ...]
+
+    def __len__(self) -> int:
+        return len(self.op)
+
+
+def find_boundary(data: Bytes, lengths: Longs, open: bool) -> Boundary:
+    """Where these messages may be cut; `open` says that they begin inside a transaction."""
+    return Boundary(*(int(v) for v in _boundary(data, lengths, open)))
+
+
+def frame(data: Bytes, lengths: Longs, before: Progress) -> tuple[Frames, Progress]:
+    """The rows, transactions and relations of a batch, and where framing stands after it."""
+    rows, commits, relations = (int(n) for n in _count(data, lengths))
+    op = np.empty(rows, np.int8)
+    longs = np.empty((4, rows), np.int64)  # txn, upstream id, start, length
+    completed = np.empty((5, commits), np.int64)
+    described = np.empty((3, relations), np.int64)
+    state = np.array(
+        [before.next_index, before.last_txn, before.position, before.open, before.txn, before.first_index], np.int64
+    )
+    kept = int(_walk(data, lengths, state, op, longs, completed, described))
+    after = replace(
+        before,
+        next_index=int(state[0]),
+        last_txn=int(state[1]),
+        position=int(state[2]),
+        open=bool(state[3]),
+        txn=int(state[4]),
+        first_index=int(state[5]),
+    )
+    frames = Frames(
+        first_index=before.next_index,
+        op=op,
+        txn=longs[0],
+        upstream_id=longs[1],
+        start=longs[2],
+        length=longs[3],
+        transactions=Transactions(*(completed[i, :kept] for i in range(5))),
+        relations=tuple(
+            parse_relation(data[start : start + length].tobytes(), row) for row, start, length in described.T.tolist()
+        ),
+    )
+    return frames, after
+
+
+def parse_relation(message: bytes, row: int = 0) -> Relation:
+    """A relation message as a value. Rare, so plain Python."""
+    at = 5
+    names = []
+    for _ in range(2):
+        end = message.index(0, at)
+        names.append(message[at:end].decode())
+        at = end + 1
+    identity = chr(message[at])
+    count = int.from_bytes(message[at + 1 : at + 3], "big")
+    at += 3
+    columns = []
+    for _ in range(count):
+        end = message.index(0, at + 1)
+        name = message[at + 1 : end].decode()
+        type_oid = int.from_bytes(message[end + 1 : end + 5], "big")
+        modifier = int.from_bytes(message[end + 5 : end + 9], "big", signed=True)
+        columns.append(LogColumn(name, type_oid, modifier, bool(message[at] & 1)))
+        at = end + 9
+    # the log sends an empty name for pg_catalog
+    schema = names[0] or "pg_catalog"
+    return Relation(row, int.from_bytes(message[1:5], "big"), schema, names[1], identity, tuple(columns))
+
+
+@kernel("int64(int64, int64)")
+def widen(xid: int, reference: int) -> int:
+    """The 64-bit transaction number that ends in the 32-bit `xid` and lies nearest to `reference`."""
+    distance = (xid - reference) & 0xFFFFFFFF
+    if distance >= 0x80000000:
+        distance -= 0x100000000
+    return reference + distance
+
+
+@kernel("int64(uint8[::1], int64)")
+def _u32(data: Bytes, at: int) -> int:
+    value = 0
+    for i in range(4):
+        value = (value << 8) | int(data[at + i])
+    return value
+
+
+@kernel("int64(uint8[::1], int64)")
+def _i64(data: Bytes, at: int) -> int:
+    return (_u32(data, at) << 32) | _u32(data, at + 4)
+
+
+@kernel("UniTuple(int64, 6)(uint8[::1], int64[::1], boolean)")
+def _boundary(data: Bytes, lengths: Longs, open: bool) -> tuple[int, int, int, int, int, int]:
+    at = whole = whole_bytes = piece = piece_bytes = commits = position = rows = 0
+    for i in range(len(lengths)):
+        after = at + lengths[i]
+        if data[at] == _W:
+            kind = data[at + HEADER]
+            if kind == _B:
+                open = True
+            elif kind == _C:
+                open = False
+                commits += 1
+                whole = i + 1
+                whole_bytes = after
+                rows = 0
+            elif kind in (_I, _U, _D, _T):
+                if rows > 0:
+                    piece = i
+                    piece_bytes = at
+                rows += 1
+        elif data[at] == _K and not open:
+            whole = i + 1
+            whole_bytes = after
+            position = _i64(data, at + 1)
+        at = after
+    return whole, whole_bytes, piece, piece_bytes, commits, position
+
+
+@kernel("UniTuple(int64, 3)(uint8[::1], int64[::1])")
+def _count(data: Bytes, lengths: Longs) -> tuple[int, int, int]:
+    at = rows = commits = relations = 0
+    for i in range(len(lengths)):
+        if data[at] == _W:
+            kind = data[at + HEADER]
+            if kind in (_I, _U, _D):
+                rows += 1
+            elif kind == _T:
+                rows += _u32(data, at + HEADER + 1)
+            elif kind == _C:
+                commits += 1
+            elif kind == _R:
+                relations += 1
+        at += lengths[i]
+    return rows, commits, relations
+
+
+@kernel("int64(uint8[::1], int64[::1], int64[::1], int8[::1], int64[:, ::1], int64[:, ::1], int64[:, ::1])")
+def _walk(data: Bytes, lengths: Longs, state: Longs, op: Ops, longs: Longs, completed: Longs, described: Longs) -> int:
+    next_index, last_txn, position, open, txn, first_index = state
+    at = row = kept = relations = 0
+    for i in range(len(lengths)):
+        if data[at] == _K:
+            if not open:
+                position = max(position, _i64(data, at + 1))
+            at += lengths[i]
+            continue
+        body = at + HEADER
+        size = lengths[i] - HEADER
+        kind = data[body] if data[at] == _W else 0
+        if kind in (_I, _U, _D):
+            op[row] = _INSERT if kind == _I else _UPDATE if kind == _U else _DELETE
+            longs[0, row] = txn
+            longs[1, row] = _u32(data, body + 1)
+            longs[2, row] = body
+            longs[3, row] = size
+            row += 1
+            next_index += 1
+        elif kind == _T:  # one change for each table that it empties
+            for table in range(_u32(data, body + 1)):
+                op[row] = _TRUNCATE
+                longs[0, row] = txn
+                longs[1, row] = _u32(data, body + 6 + 4 * table)
+                longs[2, row] = body
+                longs[3, row] = size
+                row += 1
+                next_index += 1
+        elif kind == _B:
+            txn = widen(_u32(data, body + 17), last_txn)
+            last_txn = txn
+            first_index = next_index
+            open = 1
+        elif kind == _C:
+            position = max(position, _i64(data, body + 10))
+            if next_index > first_index:
+                completed[0, kept] = txn
+                completed[1, kept] = _i64(data, body + 10)
+                completed[2, kept] = _i64(data, body + 18)
+                completed[3, kept] = first_index
+                completed[4, kept] = next_index - 1
+                kept += 1
+            open = 0
+        elif kind == _R:
+            described[0, relations] = row
+            described[1, relations] = body
+            described[2, relations] = size
+            relations += 1
+        at += lengths[i]
+    state[0] = next_index
+    state[1] = last_txn
+    state[2] = position
+    state[3] = open
+    state[4] = txn
+    state[5] = first_index
+    return kept

@@ -1,0 +1,78 @@
+"""Reads published segments: one table's raw changes in an index range, and the transactions around them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+import pyarrow as pa
+
+from headwater.changelog import segment
+from headwater.errors import DataError
+from headwater.model import Part
+from headwater.storage import Storage
+
+RAW = segment.SCHEMA.append(pa.field("schema_id", pa.int64(), False))
+TRANSACTIONS = pa.schema(
+    [
+        pa.field(name, pa.int64(), False)
+        for name in ("last_index", "txn", "commit_lsn", "commit_time_us", "first_index", "changes")
+    ]
+)
+
+
+def read_table(storage: Storage, pieces: list[tuple[str, Part]], after: int, upto: int) -> pa.Table:
+    """One table's changes in (after, upto] in index order: index, op, txn, payload, schema_id.
+
+    `pieces` are what `meta.segments.of_table` gives, in its order; only their own batches are read.
+    """
+    batches = []
+    for path, part in pieces:
+        batch = _open(storage, path).get_batch(part.batch)
+        index = batch.column(0).to_numpy()
+        first, last = (int(i) for i in np.searchsorted(index, [after, upto], side="right"))
+        if first < last:
+            ids = pa.array(np.full(last - first, part.schema_id, np.int64))
+            batches.append(pa.record_batch([*batch.slice(first, last - first).columns, ids], schema=RAW))
+    return pa.Table.from_batches(batches, schema=RAW)
+
+
+def read_transactions(storage: Storage, paths: Iterable[str]) -> pa.Table:
+    """The transactions that these segments complete, in commit order; `commit_time_us` counts from 2000-01-01 UTC."""
+    batches = [_transactions(_open(storage, path)) for path in paths]
+    return pa.Table.from_batches(batches, schema=TRANSACTIONS)
+
+
+def _transactions(file: pa.ipc.RecordBatchFileReader) -> pa.RecordBatch:
+    batch = file.get_batch(file.num_record_batches - 1)
+    payload = batch.column(3)
+    begin = payload.offset * segment.TRANSACTION.itemsize
+    packed = np.frombuffer(payload.buffers()[2] or b"", segment.TRANSACTION, len(batch), begin)
+    return pa.record_batch(
+        [
+            batch.column(0),
+            batch.column(2),
+            *(
+                pa.array(packed[name].astype(np.int64))
+                for name in ("commit_lsn", "commit_time_us", "first_index", "changes")
+            ),
+        ],
+        schema=TRANSACTIONS,
+    )
+
+
+def _open(storage: Storage, path: str) -> pa.ipc.RecordBatchFileReader:
+    try:
+        return pa.ipc.open_file(storage.map(path))
+    except FileNotFoundError as e:
+        raise DataError(
+            "data.history_missing",
+            f"the changelog's file {path} is gone",
+            "Restore it from a backup of the home, or DROP and CREATE the table.",
+        ) from e
+    except pa.ArrowInvalid as e:
+        raise DataError(
+            "data.history_missing",
+            f"the changelog's file {path} is damaged",
+            "Restore it from a backup of the home, or DROP and CREATE the table.",
+        ) from e

@@ -1,0 +1,169 @@
+"""The segment file: one Arrow IPC file of compressed record batches.
+
+Each batch but the last holds one table's changes under one schema version, in index order; the last holds the
+transactions that the segment completes (`op` 0, `index` = the transaction's last, payload = `TRANSACTION`). Which batch
+is which table stands in meta (`model.Part`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from headwater.changelog.frame import Frames, Relation, Transactions, kernel
+from headwater.errors import DataError
+from headwater.model import Op
+from headwater.source.base import Bytes, Longs
+from headwater.storage import Storage
+
+SCHEMA = pa.schema(
+    [
+        pa.field("index", pa.int64(), False),
+        pa.field("op", pa.int8(), False),
+        pa.field("txn", pa.int64(), False),
+        pa.field("payload", pa.binary(), False),
+    ]
+)
+TRANSACTION = np.dtype(
+    [("commit_lsn", "<u8"), ("commit_time_us", "<i8"), ("first_index", "<i8"), ("changes", "<u4")]
+)  # packed: 28 bytes; the time counts from 2000-01-01 UTC
+
+_OPTIONS = pa.ipc.IpcWriteOptions(compression="lz4")
+_NAME = re.compile(r"(\d{20})-(\d+)\.arrow")
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The rows of a batch that one table wrote under one relation message."""
+
+    relation: Relation
+    rows: Longs  # row numbers in the batch, ascending
+    first_index: int
+    last_index: int
+    truncates: int
+
+
+def folder(connection_id: int) -> str:
+    """Where a connection's segments lie, relative to the home."""
+    return f"changelog/{connection_id}"
+
+
+def path_of(connection_id: int, first_index: int, fence: int) -> str:
+    """A segment's path. The fence is in the name, so that an owner who lost the lease can only touch his own files."""
+    return f"{folder(connection_id)}/{first_index:020d}-{fence}.arrow"
+
+
+def fence_of(path: str) -> int | None:
+    """The fence under which a segment file was written; None for any other file."""
+    match = _NAME.fullmatch(path.rsplit("/", 1)[-1])
+    return None if match is None else int(match[2])
+
+
+def group(frames: Frames, known: dict[int, Relation]) -> list[Group]:
+    """The rows by table and relation message; `known` are the tables described in earlier batches of this flow."""
+    told: dict[int, list[Relation]] = {}
+    for relation in frames.relations:
+        told.setdefault(relation.upstream_id, []).append(relation)
+    order = np.argsort(frames.upstream_id, kind="stable")
+    tables, starts = np.unique(frames.upstream_id[order], return_index=True)
+    groups = []
+    for table, rows in zip(tables.tolist(), np.split(order, starts[1:]), strict=True):
+        versions = _versions(table, told.get(table, []), known)
+        cuts = np.searchsorted(rows, [v.row for v in versions[1:]])
+        for relation, part in zip(versions, np.split(rows, cuts), strict=True):
+            groups += [_group(frames, relation, piece) for piece in _pieces(frames.length[part], part) if len(piece)]
+    return sorted(groups, key=lambda g: g.first_index)
+
+
+def _versions(table: int, told: list[Relation], known: dict[int, Relation]) -> list[Relation]:
+    """A table's relation messages, without those that repeat what was said before."""
+    versions = [known[table]] if table in known else []
+    for relation in told:
+        if not versions or not same(versions[-1], relation):
+            versions.append(relation)
+    if not versions:
+        raise DataError("job.failed", f"the log sent rows of table {table} without describing it")
+    return versions
+
+
+def _pieces(lengths: Longs, rows: Longs) -> list[Longs]:
+    """The rows in runs of at most 1 GB and one message: a batch's offsets are 32-bit, and a row may have 1 GB."""
+    return np.split(rows, np.flatnonzero(np.diff(np.cumsum(lengths) >> 30)) + 1)
+
+
+def same(a: Relation, b: Relation) -> bool:
+    """Both describe rows in the same way."""
+    return (a.schema, a.table, a.identity, a.columns) == (b.schema, b.table, b.identity, b.columns)
+
+
+def _group(frames: Frames, relation: Relation, rows: Longs) -> Group:
+    truncates = int(np.count_nonzero(frames.op[rows] == Op.TRUNCATE))
+    first, last = frames.first_index + int(rows[0]), frames.first_index + int(rows[-1])
+    return Group(relation, rows, first, last, truncates)
+
+
+def changes_batch(data: Bytes, frames: Frames, rows: Longs) -> pa.RecordBatch:
+    """One table's rows as a record batch; payloads are copied, so the inbox may be filled again."""
+    offsets, payload = _gather(data, frames.start, frames.length, rows)
+    return pa.record_batch(
+        [
+            pa.array(rows + frames.first_index),
+            pa.array(frames.op[rows]),
+            pa.array(frames.txn[rows]),
+            _binary(offsets, payload),
+        ],
+        schema=SCHEMA,
+    )
+
+
+def transactions_batch(done: Transactions) -> pa.RecordBatch:
+    """The completed transactions as a record batch."""
+    packed = np.empty(len(done), TRANSACTION)
+    packed["commit_lsn"] = done.commit_lsn
+    packed["commit_time_us"] = done.commit_time_us
+    packed["first_index"] = done.first_index
+    packed["changes"] = done.last_index - done.first_index + 1
+    offsets = np.arange(len(done) + 1, dtype=np.int32) * TRANSACTION.itemsize
+    payload = np.frombuffer(packed.tobytes(), np.uint8)
+    columns = [pa.array(done.last_index), pa.array(np.zeros(len(done), np.int8)), pa.array(done.txn)]
+    return pa.record_batch([*columns, _binary(offsets, payload)], schema=SCHEMA)
+
+
+def write(
+    storage: Storage, path: str, batches: list[pa.RecordBatch], at: Callable[[str], None] = lambda point: None
+) -> int:
+    """Writes a segment; it is durable on return. Returns its size in bytes."""
+    with storage.create(path) as f:
+        with pa.ipc.new_file(f, SCHEMA, options=_OPTIONS) as writer:
+            for batch in batches:
+                writer.write_batch(batch)
+                at("segment.torn")
+        return f.tell()
+
+
+def _binary(offsets: np.ndarray[Any, np.dtype[np.int32]], payload: Bytes) -> pa.Array:
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(payload)]
+    return pa.Array.from_buffers(pa.binary(), len(offsets) - 1, buffers)
+
+
+@kernel("Tuple((int32[::1], uint8[::1]))(uint8[::1], int64[::1], int64[::1], int64[::1])")
+def _gather(data: Bytes, start: Longs, length: Longs, rows: Longs) -> tuple[np.ndarray[Any, np.dtype[np.int32]], Bytes]:
+    """The messages of the given rows back to back, and where each begins."""
+    offsets = np.empty(len(rows) + 1, np.int32)
+    total = 0
+    for i in range(len(rows)):
+        offsets[i] = total
+        total += length[rows[i]]
+    offsets[len(rows)] = total
+    payload = np.empty(total, np.uint8)
+    for i in range(len(rows)):
+        begin = start[rows[i]]
+        to = offsets[i]
+        for j in range(length[rows[i]]):
+            payload[to + j] = data[begin + j]
+    return offsets, payload

@@ -1,0 +1,272 @@
+"""Raw messages in, published segments out: durable first, then one row in meta, then whoever waits is told."""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import sqlalchemy as sa
+
+from headwater.changelog import segment
+from headwater.changelog.frame import Frames, Progress, Relation, frame
+from headwater.config import LEASE_S
+from headwater.errors import DataError, HeadwaterError, MachineError
+from headwater.meta import connections, lease, segments
+from headwater.meta.lease import Lease
+from headwater.meta.store import Meta
+from headwater.model import ConnectionInfo, Part, Segment
+from headwater.source.base import Bytes, Inbox, Longs
+from headwater.source.postgres.session import int_to_lsn, lsn_to_int
+from headwater.storage import Storage
+
+RETRY_FIRST_S = 0.25
+RETRY_LAST_S = 5.0  # a full disk is looked at again this often
+
+log = logging.getLogger(__name__)
+Point = Callable[[str], None]
+
+
+class SegmentWriter:
+    """Writes one flow of a connection's log. `write` may be repeated after any error: nothing is published twice."""
+
+    def __init__(
+        self,
+        meta: Meta,
+        storage: Storage,
+        held: Lease,
+        connection: ConnectionInfo,
+        next_txn: int = 0,
+        at: Point = lambda point: None,
+    ) -> None:
+        self._meta = meta
+        self._storage = storage
+        self._held = held
+        self._id = connection.id
+        self._at = at
+        self._known: dict[int, Relation] = {}  # what the flow said last of each table
+        self._versions: dict[int, tuple[Relation, int]] = {}  # what meta has of it, under which id
+        self._committed = connection.committed_index
+        # an upstream that wrote nothing for us for 2^31 transactions still needs a reference from this half of the ring
+        self._progress = Progress(
+            next_index=connection.last_index + 1,
+            last_txn=max(connection.last_txn, next_txn - 1),
+            position=lsn_to_int(connection.resume_position),
+        )
+
+    @property
+    def position(self) -> str:
+        """What may be acknowledged: everything that committed at or before it is published."""
+        return int_to_lsn(self._progress.position)
+
+    @property
+    def committed_index(self) -> int:
+        """The last index of the last completed transaction."""
+        return self._committed
+
+    def write(self, data: Bytes, lengths: Longs) -> None:
+        """Publishes a batch: messages that end outside any transaction, or rows of one open transaction."""
+        frames, after = frame(data, lengths, self._progress)
+        if len(frames):
+            self._write_segment(data, frames, after)
+        elif len(frames.transactions):
+            raise DataError("job.failed", "a commit came without a row in its batch")
+        elif after.position > self._progress.position:
+            with self._meta.write() as c:
+                lease.check(c, self._held)
+                connections.advance(c, self._id, int_to_lsn(after.position))
+            self._at("position.published")
+        self._known.update({r.upstream_id: r for r in frames.relations})
+        self._progress = after
+
+    def renew(self) -> None:
+        """Keeps the lease while there is nothing to write."""
+        with self._meta.write() as c:
+            lease.check(c, self._held)
+
+    def _write_segment(self, data: Bytes, frames: Frames, after: Progress) -> None:
+        groups = segment.group(frames, self._known)
+        path = segment.path_of(self._id, frames.first_index, self._held.fence)
+        batches = [segment.changes_batch(data, frames, g.rows) for g in groups]
+        batches.append(segment.transactions_batch(frames.transactions))
+        size = segment.write(self._storage, path, batches, self._at)
+        self._at("segment.written")
+        done = frames.transactions
+        committed = int(done.last_index[-1]) if len(done) else self._committed
+        new = Segment(
+            connection_id=self._id,
+            first_index=frames.first_index,
+            last_index=after.next_index - 1,
+            committed_index=committed,
+            path=path,
+            bytes=size,
+            txn_min=int(frames.txn.min()),
+            txn_max=int(frames.txn.max()),
+            parts=(),
+        )
+        self._publish(new, groups, after)
+        self._committed = committed
+        self._at("transaction.half" if after.open else "segment.published")
+
+    def _publish(self, new: Segment, groups: list[segment.Group], after: Progress) -> None:
+        """One meta transaction: schema versions, parts, segment and progress."""
+        versions = dict(self._versions)
+        with self._meta.write() as c:
+            lease.check(c, self._held)
+            if connections.get(c, self._id).last_index == new.last_index:
+                return  # an earlier try was committed though its answer was an error
+            parts = []
+            for number, g in enumerate(groups):
+                table = g.relation.upstream_id
+                if table not in versions or not segment.same(versions[table][0], g.relation):
+                    versions[table] = (g.relation, self._add_schema(c, g))
+                id = versions[table][1]
+                parts.append(Part(table, id, number, len(g.rows), g.first_index, g.last_index, g.truncates))
+            position = int_to_lsn(after.position)
+            segments.publish(
+                c,
+                self._held,
+                replace(new, parts=tuple(parts)),
+                resume_position=position,
+                position=position,
+                last_txn=after.last_txn,
+            )
+        self._versions = versions
+
+    def _add_schema(self, c: sa.Connection, g: segment.Group) -> int:
+        return segments.add_schema(
+            c,
+            self._id,
+            upstream_id=g.relation.upstream_id,
+            from_index=g.first_index,
+            schema=g.relation.schema,
+            table=g.relation.table,
+            identity=g.relation.identity,
+            columns=g.relation.columns,
+        ).id
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    inbox: Inbox
+    messages: int
+    bytes: int
+
+
+class WriterThread:
+    """Runs a SegmentWriter beside the receiver: one batch being written, at most one waiting.
+
+    A disk that is full or a meta that does not answer is tried again until it works; `troubled` hears of it, and of
+    None when it is over. Any other error ends the thread and is raised by `check`.
+    """
+
+    def __init__(
+        self, writer: SegmentWriter, told: Callable[[], None], troubled: Callable[[HeadwaterError | None], None]
+    ) -> None:
+        self._writer = writer
+        self._told = told
+        self._troubled = troubled
+        self._jobs: queue.Queue[_Job | None] = queue.Queue(1)
+        self._free: queue.SimpleQueue[Inbox] = queue.SimpleQueue()
+        self._stopping = threading.Event()
+        self._busy = False
+        self._failure: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, name="segment writer", daemon=True)
+        self._thread.start()
+
+    @property
+    def position(self) -> str:
+        """What may be acknowledged now."""
+        return self._writer.position
+
+    @property
+    def idle(self) -> bool:
+        """Everything that was offered is published."""
+        return not self._busy
+
+    def check(self) -> None:
+        """Raises what ended the thread."""
+        if self._failure is not None:
+            raise self._failure
+
+    def inbox(self) -> Inbox:
+        """An empty inbox, used again where possible."""
+        try:
+            return self._free.get_nowait()
+        except queue.Empty:
+            return Inbox()
+
+    def offer(self, inbox: Inbox, messages: int, bytes: int, timeout_s: float) -> bool:
+        """Hands over the first `messages` messages; False if there was no room for them within the time."""
+        try:
+            self._busy = True
+            self._jobs.put(_Job(inbox, messages, bytes), timeout=timeout_s)
+            return True
+        except queue.Full:
+            return False
+
+    def stop(self) -> None:
+        """Ends after the batch that is being written; one that waits is dropped, it comes again."""
+        self._stopping.set()
+        try:
+            self._jobs.put_nowait(None)
+        except queue.Full:
+            log.debug("the writer will see the stop after its batch")
+        self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            while not self._stopping.is_set():
+                try:
+                    job = self._jobs.get(timeout=LEASE_S / 3)
+                except queue.Empty:
+                    self._persist(self._writer.renew)
+                    continue
+                if job is None or self._stopping.is_set():
+                    return
+                self._do(job)
+                self._busy = not self._jobs.empty()
+                self._told()
+        except BaseException as e:
+            self._failure = e
+            self._told()
+
+    def _do(self, job: _Job) -> None:
+        def write() -> None:
+            data, lengths = job.inbox.arrays()
+            self._writer.write(data[: job.bytes], lengths[: job.messages])
+
+        self._persist(write)
+        job.inbox.clear()
+        self._free.put(job.inbox)
+
+    def _persist(self, step: Callable[[], None]) -> None:
+        """Repeats a step while the machine lacks something, until it works or we are stopped."""
+        wait_s, trouble = RETRY_FIRST_S, False
+        while True:
+            try:
+                step()
+                if trouble:
+                    self._troubled(None)
+                return
+            except (OSError, MachineError, sa.exc.OperationalError) as e:
+                trouble = True
+                self._troubled(_machine_error(e))
+            if self._stopping.wait(wait_s):
+                return
+            wait_s = min(wait_s * 2, RETRY_LAST_S)
+
+
+def _machine_error(e: OSError | MachineError | sa.exc.OperationalError) -> MachineError:
+    if isinstance(e, MachineError):
+        return e
+    text = str(e.orig) if isinstance(e, sa.exc.OperationalError) else str(e.strerror or e)
+    if "full" in text or "disk I/O" in text:
+        return MachineError(
+            "home.disk_full", f"no space left for meta: {text}", "Free space on the disk; work continues by itself."
+        )
+    return MachineError(
+        "home.unusable", f"the home cannot be written: {text}", "Mend the disk or its rights; it is tried again."
+    )

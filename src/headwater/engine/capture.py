@@ -1,0 +1,326 @@
+"""The capture: the one process that reads an upstream's log and writes segments.
+
+    python -m headwater.engine.capture --home DIR --connection ID [--force]
+
+It says `published INDEX POSITION` on stdout after each publication, ends when stdin closes or on SIGTERM, and keeps the
+connection's state in meta. What it received and did not publish comes again after the next start.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import logging
+import os
+import select
+import signal
+import socket
+import sys
+import threading
+import time
+from pathlib import Path
+
+import sqlalchemy as sa
+
+from headwater import config
+from headwater.changelog import segment
+from headwater.changelog.frame import find_boundary
+from headwater.changelog.writer import SegmentWriter, WriterThread
+from headwater.engine import crash
+from headwater.engine.home import Home
+from headwater.errors import FencedError, HeadwaterError, Retry
+from headwater.meta import connections, lease, segments
+from headwater.meta.lease import Lease
+from headwater.model import ConnectionInfo, ConnectionState
+from headwater.source.base import Inbox, Log, Source
+from headwater.source.postgres.log import PostgresSource
+from headwater.source.postgres.session import lsn_to_int
+
+BACKOFF_FIRST_S = 0.5
+BACKOFF_LAST_S = 30.0
+LOOK_BYTES = 64 << 10  # below this it costs nothing to look for the end of a transaction again
+STILL_WAITING_S = 1.0  # while the disk is full the upstream hears from us this often
+
+log = logging.getLogger("headwater.capture")
+
+
+class Capture:
+    """One connection's capture, from lease to lease."""
+
+    def __init__(self, home: Home, connection_id: int) -> None:
+        self._home = home
+        self._id = connection_id
+        self._held: Lease | None = None
+        self._stopping = threading.Event()
+        self._flow: Log | None = None
+
+    def stop(self) -> None:
+        """Ends the capture soon; may be called from a signal handler."""
+        self._stopping.set()
+        if self._flow is not None:
+            self._flow.wake()
+
+    def run(self, *, force: bool = False) -> int:
+        """Captures until stopped; returns the exit status."""
+        try:
+            self._take_lease(force)
+            self._repeat()
+            with self._home.meta.write() as c:
+                lease.release(c, self._lease)
+            return 0
+        except FencedError as e:
+            log.error("%s: %s", e.code, e.message)  # not our connection any more, so not ours to mark
+            return e.exit_status
+        except HeadwaterError as e:
+            self._say_state(ConnectionState.FAILED, e)
+            return e.exit_status
+
+    @property
+    def _lease(self) -> Lease:
+        assert self._held is not None
+        return self._held
+
+    def _take_lease(self, force: bool) -> None:
+        owner = f"{socket.gethostname()}:{os.getpid()}"
+        with self._home.meta.write() as c:
+            self._held = lease.take(c, f"capture:{self._id}", owner, force=force)
+        if self._held is None:
+            raise FencedError("job.fenced", f"connection {self._id} is being captured by another process")
+
+    def _repeat(self) -> None:
+        """Flows again and again; a broken connection or a busy slot is waited for."""
+        wait_s = BACKOFF_FIRST_S
+        while not self._stopping.is_set():
+            began = time.monotonic()
+            try:
+                self._flow_once()
+            except HeadwaterError as e:
+                if e.retry is not Retry.AUTO and e.code != "source.no_free_walsender":
+                    raise
+                self._say_state(ConnectionState.RETRYING, e)
+                if time.monotonic() - began > BACKOFF_LAST_S:
+                    wait_s = BACKOFF_FIRST_S
+                self._stopping.wait(wait_s)
+                wait_s = min(wait_s * 2, BACKOFF_LAST_S)
+
+    def _flow_once(self) -> None:
+        """One connection to the upstream, from open to end."""
+        connection = self._cut_back()
+        source = self._source(connection)
+        flow = source.open_log(connection.resume_position, connection.identity)
+        self._flow = flow
+        try:
+            with self._home.meta.write() as c:
+                lease.check(c, self._lease)
+                connections.set_identity(c, self._id, flow.standing.identity)
+                connections.set_server_life(c, self._id, _next_life(connections.server_life(c, self._id), flow))
+                connections.set_state(c, self._id, ConnectionState.RUNNING)
+            flow.begin(connection.resume_position)
+            log.info("reading %s after %s", connection.name, connection.resume_position)
+            crash.here("capture.connected")
+            self._receive(connection, flow)
+        finally:
+            self._flow = None
+            flow.close()
+
+    def _source(self, connection: ConnectionInfo) -> Source:
+        with self._home.meta.read() as c:
+            secret = connections.secret(c, self._id)
+        return PostgresSource.of(connection.options, "" if secret is None else secret.resolve())
+
+    def _cut_back(self) -> ConnectionInfo:
+        """Forgets a half-captured transaction and removes files that no meta row names."""
+        with self._home.meta.write() as c:
+            dead = segments.cut_back(c, self._lease)
+            connection = connections.get(c, self._id)
+            live = {s.path for s in segments.in_range(c, self._id, 0, connection.last_index)}
+        crash.here("capture.cut_back")
+        orphans = [
+            path
+            for path in self._home.storage.list(segment.folder(self._id))
+            # a newer owner's file, written and not yet published, is not ours to remove
+            if path not in live and (fence := segment.fence_of(path)) is not None and fence < self._lease.fence
+        ]
+        for path in {*dead, *orphans}:
+            self._home.storage.remove(path)
+        return connection
+
+    def _receive(self, connection: ConnectionInfo, flow: Log) -> None:
+        writer = SegmentWriter(
+            self._home.meta,
+            self._home.storage,
+            self._lease,
+            connection,
+            next_txn=flow.standing.next_txn,
+            at=crash.here,
+        )
+        done = threading.Event()
+
+        def told() -> None:
+            flow.wake()
+            if not _say(f"published {writer.committed_index} {writer.position}"):
+                self.stop()
+
+        thread = WriterThread(writer, told, self._trouble)
+        interval_s = float(connection.options.get("heartbeat.interval", config.HEARTBEAT_INTERVAL_S))
+        if interval_s > 0:
+            threading.Thread(target=_beat, args=(flow, interval_s, done), name="heartbeat", daemon=True).start()
+        try:
+            Receiver(flow, thread, self._stopping).run()
+        finally:
+            done.set()
+            thread.stop()
+        thread.check()
+        flow.acknowledge(thread.position)
+
+    def _trouble(self, error: HeadwaterError | None) -> None:
+        if error is None:
+            self._say_state(ConnectionState.RUNNING)
+        else:
+            self._say_state(ConnectionState.RETRYING, error)
+
+    def _say_state(self, state: ConnectionState, error: HeadwaterError | None = None) -> None:
+        """Writes the connection's state to meta, if the connection is still ours and meta can be written."""
+        log.log(
+            logging.INFO if error is None else logging.WARNING,
+            "%s%s",
+            state,
+            "" if error is None else f": {error.code}: {error.message}",
+        )
+        try:
+            with self._home.meta.write() as c:
+                if self._held is not None:
+                    lease.check(c, self._held)
+                connections.set_state(c, self._id, state, error)
+        except (FencedError, HeadwaterError, sa.exc.OperationalError) as e:
+            log.warning("the state could not be stored: %s", e)
+        _say(f"state {state}")
+
+
+class Receiver:
+    """Moves messages from the flow to the writer: when to cut, when to acknowledge, when to ask."""
+
+    def __init__(self, flow: Log, thread: WriterThread, stopping: threading.Event) -> None:
+        self._flow = flow
+        self._thread = thread
+        self._stopping = stopping
+        self._inbox = Inbox()
+        self._open = False  # the inbox begins inside a transaction
+        self._acknowledged = ""
+        self._asked_at = self._flushed_at = self._looked_at = 0.0
+
+    def run(self) -> None:
+        """Receives until stopped."""
+        every = config.FLUSH_INTERVAL_S
+        while not self._stopping.is_set():
+            self._flow.receive(self._inbox, self._wake_at(), config.FLUSH_BYTES)
+            self._thread.check()
+            now = time.monotonic()
+            if self._due(now):
+                self._looked_at = now
+                if self._flush():
+                    self._flushed_at = now
+            ask = now - self._asked_at >= every
+            if ask or self._thread.position != self._acknowledged:
+                self._acknowledge(ask=ask)
+                self._asked_at = now if ask else self._asked_at
+
+    def _wake_at(self) -> float:
+        """When there is something to do though nothing came."""
+        every = config.FLUSH_INTERVAL_S
+        at = self._asked_at + every
+        if self._inbox.count and self._thread.idle:
+            at = min(at, max(self._flushed_at, self._looked_at) + every)
+        return at
+
+    def _due(self, now: float) -> bool:
+        """A full inbox at once; else a quarter of a second after the last time, so a lone change passes at once."""
+        if self._inbox.size >= config.FLUSH_BYTES:
+            return True
+        every = config.FLUSH_INTERVAL_S
+        if not self._inbox.count or not self._thread.idle or now - self._flushed_at < every:
+            return False
+        return self._inbox.size < LOOK_BYTES or now - self._looked_at >= every
+
+    def _flush(self) -> bool:
+        """Hands over what may be cut off; False if that is nothing yet."""
+        data, lengths = self._inbox.arrays()
+        cut = find_boundary(data, lengths, self._open)
+        del data, lengths
+        messages, size = cut.whole, cut.whole_bytes
+        if not messages:
+            if self._inbox.size < config.FLUSH_BYTES or not cut.piece:
+                return False  # the end of the transaction is still to come
+            messages, size = cut.piece, cut.piece_bytes
+        rest = self._thread.inbox()
+        self._inbox.carry(rest, messages, size)
+        full, self._inbox = self._inbox, rest
+        if not cut.commits and cut.whole and not self._open and cut.position <= lsn_to_int(self._thread.position):
+            full.clear()  # keepalives that say nothing new
+            return False
+        self._open = not cut.whole
+        while not self._thread.offer(full, messages, size, STILL_WAITING_S) and not self._stopping.is_set():
+            self._thread.check()
+            self._acknowledge()  # so that the upstream does not take us for dead
+        return True
+
+    def _acknowledge(self, *, ask: bool = False) -> None:
+        position = self._thread.position
+        self._flow.acknowledge(position, ask=ask)
+        self._acknowledged = position
+
+
+def _next_life(last: str, flow: Log) -> str:
+    """A name for this life of the upstream as we see it: a broken connection begins another one, too."""
+    tail = last.rsplit("/", 1)[-1]
+    return f"{flow.standing.life}/{int(tail) + 1 if tail.isdigit() else 1}"
+
+
+def _beat(flow: Log, interval_s: float, done: threading.Event) -> None:
+    while not done.wait(interval_s):
+        try:
+            flow.beat()
+        except HeadwaterError as e:
+            log.warning("heartbeat: %s: %s", e.code, e.message)
+
+
+def _say(line: str) -> bool:
+    """Tells the server; a reader that does not read never holds us up. False when there is no reader any more."""
+    try:
+        if select.select([], [sys.stdout], [], 0)[1]:
+            os.write(sys.stdout.fileno(), f"{line}\n".encode())
+        return True
+    except (BrokenPipeError, ValueError):
+        return False
+
+
+def _watch_stdin(capture: Capture) -> None:
+    with contextlib.suppress(OSError):
+        while os.read(0, 4096):
+            continue
+    capture.stop()
+
+
+def main() -> int:
+    """The process: see the module's text."""
+    parser = argparse.ArgumentParser(prog="headwater.engine.capture")
+    parser.add_argument("--home", required=True)
+    parser.add_argument("--connection", required=True, type=int)
+    parser.add_argument("--force", action="store_true", help="take the lease: the caller owns the home's lock")
+    arguments = parser.parse_args()
+    logging.basicConfig(
+        stream=sys.stderr, level=logging.INFO, format="%(asctime)s capture %(levelname)s %(message)s".lower()
+    )
+    try:
+        capture = Capture(Home.open(Path(arguments.home).absolute()), arguments.connection)
+    except HeadwaterError as e:
+        log.error("%s: %s", e.code, e.message)
+        return e.exit_status
+    signal.signal(signal.SIGTERM, lambda *_: capture.stop())
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the server decides when we end
+    threading.Thread(target=_watch_stdin, args=(capture,), name="stdin", daemon=True).start()
+    return capture.run(force=arguments.force)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,56 @@
+"""Named crash points: places at which a fault test kills the process as `kill -9` would.
+
+`HEADWATER_CRASH=name` kills at the first time that the point is reached, `name:N` at the Nth.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections import Counter
+
+from headwater import config
+
+POINTS: dict[str, str] = {
+    "capture.cut_back": "meta has forgotten a half-captured transaction; its files are still there",
+    "capture.connected": "the slot is ours and the flow has begun; nothing was received",
+    "transaction.half": "a piece of an open transaction is published",
+    "segment.torn": "a segment file is half written",
+    "segment.written": "a segment is durable but not published",
+    "segment.published": "a segment is published but not acknowledged to the upstream",
+    "position.published": "idle progress is in meta but not acknowledged to the upstream",
+    "slot.created": "slot and publication exist upstream; meta does not know",
+    "publication.altered": "a table is published; nothing of it is planned",
+    "plan.half": "some of a table's spans are planned",
+    "scan.half": "a scan has read a part of its span",
+    "scan.written": "a scan's files are written; meta does not know",
+    "scan.recorded": "a scan is in meta; its files are not in the base",
+    "cover.decided": "the intent to add a scan's files to the base is in meta",
+    "cover.added": "a scan's files are in the base; meta does not know",
+    "cover.recorded": "a span is covered",
+    "fold.decided": "the intent to fold is in meta; nothing is merged",
+    "fold.merged": "a fold is in the base; meta does not know",
+    "run.written": "a run is written; meta does not know",
+    "epoch.half": "an epoch is half written (its transaction has not ended)",
+}
+
+_reached: Counter[str] = Counter()
+
+
+def here(name: str) -> None:
+    """Dies here if a fault test asked for it; otherwise costs nothing worth measuring."""
+    assert name in POINTS, f"unknown crash point {name}"
+    wanted = config.crash_point()
+    if wanted is None:
+        return
+    point, _, nth = wanted.partition(":")
+    if point == name:
+        _reached[name] += 1
+        if _reached[name] >= int(nth or 1):
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+def scan_hook(name: str) -> None:
+    """The hook of a scan in a Spark task: kills the worker in the middle of a span."""
+    if name == "scan.batch":
+        here("scan.half")

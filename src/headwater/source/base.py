@@ -1,0 +1,125 @@
+"""The seam between Headwater and an upstream: what the capture needs of any database's log."""
+
+from __future__ import annotations
+
+import io
+from array import array
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+Bytes = npt.NDArray[np.uint8]
+Longs = npt.NDArray[np.int64]
+
+INBOX_KEEP_BYTES = 64 << 20  # an inbox that one giant message made larger than this gives its memory back
+
+
+class Inbox:
+    """Raw messages back to back, as they came: filled by a `Log`, framed by the changelog.
+
+    `add` per message is all that happens per row, so `data.write` and `lengths.append` are meant to be bound and
+    called directly. The arrays of `arrays()` share the memory: drop them before the inbox is filled again.
+    """
+
+    __slots__ = ("data", "lengths")
+
+    def __init__(self) -> None:
+        self.data = io.BytesIO()
+        self.lengths: array[int] = array("q")
+
+    @property
+    def size(self) -> int:
+        """Bytes received."""
+        return self.data.tell()
+
+    @property
+    def count(self) -> int:
+        """Messages received."""
+        return len(self.lengths)
+
+    def add(self, message: bytes | memoryview) -> None:
+        self.data.write(message)
+        self.lengths.append(len(message))
+
+    def extend(self, messages: Iterable[bytes]) -> None:
+        for message in messages:
+            self.add(message)
+
+    def arrays(self) -> tuple[Bytes, Longs]:
+        """The bytes received and each message's length."""
+        if not self.count:
+            return np.empty(0, np.uint8), np.empty(0, np.int64)
+        return np.frombuffer(self.data.getbuffer(), np.uint8)[: self.size], np.frombuffer(self.lengths, np.int64)
+
+    def carry(self, into: Inbox, messages: int, bytes: int) -> None:
+        """Appends what follows the first `messages` messages (`bytes` bytes) to another inbox."""
+        with self.data.getbuffer() as view:
+            into.data.write(view[bytes : self.size])
+        into.lengths.extend(self.lengths[messages:])
+
+    def clear(self) -> None:
+        """Makes it empty; the memory is kept for the next messages."""
+        if self.size > INBOX_KEEP_BYTES:
+            self.data = io.BytesIO()
+        self.data.seek(0)
+        self.lengths = array("q")
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Who answered when the log was opened.
+
+    `identity` is what meta keeps of the server itself. `life` changes when the server process did. `next_txn` is the
+    64-bit transaction number that the upstream will give next: all that the log can still send lie within 2^31 of it.
+    """
+
+    identity: dict[str, str]
+    life: str
+    next_txn: int
+
+
+class Log(Protocol):
+    """A running read of an upstream's log, from the end of a commit on. Used by one thread, except `wake`.
+
+    It never acknowledges by itself: the upstream forgets only what `acknowledge` names.
+    """
+
+    standing: Standing
+
+    def begin(self, position: str) -> None:
+        """Starts the flow after `position`. Called once, after meta has cut back to it and knows the standing."""
+
+    def receive(self, into: Inbox, until: float, limit: int) -> None:
+        """Appends what arrives, in order, without looking at it.
+
+        Returns when `limit` bytes are in the inbox, at the monotonic time `until`, when woken, or when something
+        came and nothing more is there. Raises SourceError (`source.disconnected`, retry auto) when the flow breaks.
+        """
+
+    def acknowledge(self, position: str, *, ask: bool = False) -> None:
+        """Tells the upstream that everything that committed at or before `position` is durable, in segments and in
+        meta; `ask` wants an answer with the upstream's own position. Safe to repeat."""
+
+    def beat(self) -> None:
+        """Makes the upstream's log move, so that an idle database releases what its busy neighbours wrote."""
+
+    def wake(self) -> None:
+        """Makes `receive` return soon. May be called from any thread and from a signal handler."""
+
+    def close(self) -> None:
+        """Ends the flow; whatever was not acknowledged comes again. Safe to repeat."""
+
+
+class Source(Protocol):
+    """What the capture needs of an upstream. One implementation per kind of database, in its own folder."""
+
+    def open_log(self, position: str, identity: dict[str, str]) -> Log:
+        """Connects, and checks that the upstream still holds everything after `position`.
+
+        Called at every (re)connect. Raises SourceError: retry auto if waiting helps (unreachable, slot still busy),
+        else with the way out: the slot is missing, lost or was moved, another server answers, the log has the wrong
+        level. Never goes on silently. Nothing flows before `Log.begin`.
+        """

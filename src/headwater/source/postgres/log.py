@@ -1,0 +1,206 @@
+"""The log client: reads a logical replication slot as fast as its walsender sends, and copies without looking."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import socket
+import struct
+import threading
+import time
+from collections.abc import Mapping
+
+import psycopg
+from psycopg import errors as pg_errors
+from psycopg.pq import ExecStatus
+from psycopg.pq.abc import PGconn, PGresult
+
+from headwater.errors import HeadwaterError, Retry, SourceError
+from headwater.source.base import Inbox, Standing
+from headwater.source.postgres import resume
+from headwater.source.postgres.ask import Session, query
+from headwater.source.postgres.session import Endpoint, lsn_to_int, quote_identifier, quote_literal
+
+SILENCE_S = 60  # an upstream that does not even take our bytes for this long is gone
+_EPOCH_S = 946_684_800  # 2000-01-01 UTC, the zero of PostgreSQL's clock
+_STATUS = struct.Struct("!cqqqqB")
+_BEAT = "SELECT pg_logical_emit_message(false, 'headwater', '')"
+
+
+class PostgresSource:
+    """A PostgreSQL database as the capture sees it (`source.base.Source`)."""
+
+    def __init__(self, endpoint: Endpoint, slot: str, publication: str) -> None:
+        self.endpoint = endpoint
+        self.slot = slot
+        self.publication = publication
+
+    @classmethod
+    def of(cls, options: Mapping[str, str], password: str) -> PostgresSource:
+        """The source that a connection's stored options describe."""
+        return cls(Endpoint.of(options, password), options["slot.name"], options["publication.name"])
+
+    def open_log(self, position: str, identity: dict[str, str]) -> PostgresLog:
+        """Connects and checks that nothing after `position` is lost; see `Source.open_log`."""
+        session = self.endpoint.connect()
+        try:
+            replication = self.endpoint.connect(replication=True)
+        except BaseException:
+            session.close()
+            raise
+        try:
+            standing = resume.check(session, replication, self.slot, position, identity)
+            return PostgresLog(self, session, replication, standing)
+        except BaseException:
+            session.close()
+            replication.close()
+            raise
+
+
+class PostgresLog:
+    """An open log (`source.base.Log`): a walsender for the flow, and an ordinary session for the heartbeat."""
+
+    def __init__(self, source: PostgresSource, session: Session, replication: Session, standing: Standing) -> None:
+        self.standing = standing
+        self._source = source
+        self._session = session
+        self._replication = replication
+        self._pgconn: PGconn = replication.pgconn
+        self._bell, self._button = socket.socketpair()
+        self._bell.setblocking(False)
+        self._button.setblocking(False)
+        self._poll = select.poll()
+        self._closed = False
+        self._beating = threading.Lock()
+
+    def begin(self, position: str) -> None:
+        """Starts the flow after `position`."""
+        names = quote_literal(quote_identifier(self._source.publication))
+        # never 0/0: the slot's own position may lag behind ours after a crash of the server
+        command = (
+            f"START_REPLICATION SLOT {quote_identifier(self._source.slot)} LOGICAL {position} "
+            f"(proto_version '1', publication_names {names})"
+        )
+        result = self._pgconn.exec_(command.encode())
+        if result.status != ExecStatus.COPY_BOTH:
+            raise self._refusal(result)
+        self._pgconn.nonblocking = 1
+        _notice_silence(self._pgconn.socket)
+        _notice_silence(self._session.pgconn.socket)
+        self._poll.register(self._pgconn.socket, select.POLLIN)
+        self._poll.register(self._bell, select.POLLIN)
+
+    def receive(self, into: Inbox, until: float, limit: int) -> None:
+        """Appends what arrives; see `Log.receive`. The inner loop is all that runs per row."""
+        get, write, append = self._pgconn.get_copy_data, into.data.write, into.lengths.append
+        came = False
+        try:
+            while True:
+                before = into.count
+                size, message = get(1)
+                while size > 0:
+                    write(message)
+                    append(size)
+                    size, message = get(1)
+                if size < 0:
+                    raise self._end_of_flow()
+                now = time.monotonic()
+                # asked once per drain, so that an inbox exceeds `limit` by libpq's buffer at most
+                if into.size >= limit or now >= until:
+                    return
+                if into.count > before:
+                    came = True
+                elif came or self._woken(self._poll.poll((until - now) * 1000)):
+                    return
+                self._pgconn.consume_input()
+        except psycopg.Error as e:
+            raise self._broken(e) from e
+
+    def acknowledge(self, position: str, *, ask: bool = False) -> None:
+        """Reports `position` as durable; see `Log.acknowledge`."""
+        at = lsn_to_int(position)
+        now_us = int((time.time() - _EPOCH_S) * 1_000_000)
+        try:
+            self._pgconn.put_copy_data(_STATUS.pack(b"r", at, at, at, now_us, ask))
+            self._pgconn.flush()
+        except psycopg.Error as e:
+            raise self._broken(e) from e
+
+    def beat(self) -> None:
+        """Writes an empty message into the upstream's log. May be called from any thread."""
+        with self._beating:
+            try:
+                if not self._closed:
+                    if self._session.closed:
+                        self._session = self._source.endpoint.connect()
+                    query(self._session, _BEAT)
+            finally:
+                if self._closed:
+                    self._session.close()
+
+    def wake(self) -> None:
+        """Makes `receive` return."""
+        with contextlib.suppress(OSError):  # already awake, or closed
+            self._button.send(b"!")
+
+    def close(self) -> None:
+        """Ends both connections; the server keeps what was not acknowledged."""
+        self._closed = True
+        self._replication.close()
+        if self._beating.acquire(blocking=False):  # else the beat under way closes its session itself
+            self._session.close()
+            self._beating.release()
+        self._bell.close()
+        self._button.close()
+
+    def _woken(self, ready: list[tuple[int, int]]) -> bool:
+        if not any(fd == self._bell.fileno() for fd, _ in ready):
+            return False
+        self._bell.recv(4096)
+        return True
+
+    def _refusal(self, result: PGresult) -> HeadwaterError:
+        """Why the flow did not start, or ended."""
+        error = pg_errors.error_from_result(result)
+        text = str(error)
+        if isinstance(error, pg_errors.ObjectInUse):
+            return resume.slot_busy(self._source.slot, "another reader")
+        if "publication" in text and "does not exist" in text:
+            return SourceError(
+                "source.publication_missing",
+                f"the publication {quote_literal(self._source.publication)} is gone, or younger than our position",
+                resume.START_OVER,
+            )
+        return self._broken(error)
+
+    def _end_of_flow(self) -> HeadwaterError:
+        """The server ended the copy: a clean shutdown, or an error that the next result holds."""
+        while (result := self._pgconn.get_result()) is not None:
+            if result.status in (ExecStatus.FATAL_ERROR, ExecStatus.BAD_RESPONSE):
+                return self._refusal(result)
+            if result.status == ExecStatus.COPY_BOTH or result.status == ExecStatus.COPY_IN:
+                break
+        return _disconnected("the upstream ended the flow")
+
+    def _broken(self, error: psycopg.Error) -> HeadwaterError:
+        translated = self._source.endpoint.translate(error)
+        if translated.retry is Retry.AUTO:
+            return _disconnected(translated.message)
+        return translated
+
+
+def _disconnected(why: str) -> SourceError:
+    return SourceError(
+        "source.disconnected",
+        f"the connection to the upstream broke: {why}",
+        "Wait; it is opened again by itself.",
+        Retry.AUTO,
+    )
+
+
+def _notice_silence(fd: int) -> None:
+    """Lets the kernel give up on a peer that takes nothing; by default that lasts a quarter of an hour."""
+    with socket.socket(fileno=os.dup(fd)) as s:
+        if s.family in (socket.AF_INET, socket.AF_INET6) and hasattr(socket, "TCP_USER_TIMEOUT"):
+            s.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, SILENCE_S * 1000)
