@@ -75,7 +75,9 @@ def columns_of(database: Any, table: str, declared: dict[str, str] | None = None
     return tuple(columns)
 
 
-def scan(database: Any, table: str, columns: tuple[Column, ...], order: str) -> tuple[pa.Table, dict[str, int]]:
+def scan(
+    database: Any, table: str, columns: tuple[Column, ...], order: str, key: tuple[str, ...] = ()
+) -> tuple[pa.Table, dict[str, int]]:
     """The table by the scan's way: ADBC, native where the type table says so."""
     wanted = ", ".join(select_expression(quote_identifier(c.name), c) for c in columns)
     unkept: dict[str, int] = {}
@@ -83,7 +85,7 @@ def scan(database: Any, table: str, columns: tuple[Column, ...], order: str) -> 
     with adbc.connect(endpoint(database).uri()) as connection, connection.cursor() as cursor:
         cursor.execute(f"SELECT {wanted} FROM public.{table} ORDER BY {order}")
         for batch in cursor.fetch_record_batch():
-            lake, bad = to_lake(batch, columns)
+            lake, bad = to_lake(batch, columns, key)
             for name, count in bad.items():
                 unkept[name] = unkept.get(name, 0) + count
             batches.append(lake)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,8 +14,9 @@ from headwater.decode.column import Decoded
 from headwater.decode.column import column as make_column
 from headwater.decode.kernels import KEPT, NULL
 from headwater.decode.pgoutput import unkept_key
-from headwater.decode.text import decode_text
+from headwater.decode.text import decode_text, exact_floats
 from headwater.decode.values import arrow_schema, arrow_type, scans_as_text
+from headwater.errors import DataError
 from headwater.model import Column
 
 
@@ -54,21 +55,49 @@ def to_lake(
 
 def _to_lake(array: pa.Array, column: Column) -> Decoded:
     target = arrow_type(column.lake_type)
-    if scans_as_text(column.upstream, column.lake_type) and column.lake_type != "STRING":
-        return decode_text(*_places(array), column.upstream, column.lake_type)
+    if scans_as_text(column.upstream, column.lake_type):
+        _require(pa.types.is_string(array.type), column)
+        if column.lake_type != "STRING":
+            return decode_text(*_places(array), column.upstream, column.lake_type)
+        return _texts(array)
+    _require(_FAMILIES[column.upstream.name](array.type), column)
     if pa.types.is_string(target):
         return _texts(array)
     if pa.types.is_date32(target):
         return _ranged(array, pa.int32(), kernels_time.FIRST_DAY, kernels_time.LAST_DAY, target)
     if pa.types.is_timestamp(target):
         return _ranged(array, pa.int64(), kernels_time.FIRST_US, kernels_time.LAST_US, target)
+    if pa.types.is_integer(target) and array.type.bit_width > target.bit_width:
+        highest = 2 ** (target.bit_width - 1) - 1
+        return _ranged(array, array.type, -highest - 1, highest, target)
+    if pa.types.is_float32(target) and pa.types.is_float64(array.type):
+        return exact_floats(array, pc.cast(array, target, safe=False))
     return Decoded(array if array.type == target else pc.cast(array, target), 0, None)
+
+
+# What a scan may bring for a type, wider ones included: the column may have grown upstream.
+_FAMILIES: dict[str, Callable[[pa.DataType], bool]] = {
+    "bool": pa.types.is_boolean,
+    **dict.fromkeys(("int2", "int4", "int8"), pa.types.is_integer),
+    **dict.fromkeys(("float4", "float8"), pa.types.is_floating),
+    **dict.fromkeys(("text", "varchar", "bpchar", "name"), pa.types.is_string),
+    "bytea": pa.types.is_binary,
+    "date": pa.types.is_date32,
+    **dict.fromkeys(("timestamp", "timestamptz"), pa.types.is_timestamp),
+}
+
+
+def _require(right: bool, column: Column) -> None:
+    if not right:
+        raise DataError(
+            "data.schema_changed",
+            f"the type of column {column.name} changed",
+            "DROP TABLE and CREATE TABLE again: it is read anew in its new form.",
+        )
 
 
 def _places(array: pa.Array) -> tuple[Any, Any, Any]:
     """Where the texts of a string array stand: buffer, starts, lengths."""
-    if array.type != pa.string():
-        array = pc.cast(array, pa.string())
     _, offsets, data = array.buffers()
     ends = np.frombuffer(offsets, np.int32)[array.offset : array.offset + len(array) + 1].astype(np.int64)
     lengths = np.diff(ends)
@@ -80,8 +109,6 @@ def _places(array: pa.Array) -> tuple[Any, Any, Any]:
 
 def _texts(array: pa.Array) -> Decoded:
     """Strings as they are, except where they are not UTF-8."""
-    if array.type != pa.string():
-        array = pc.cast(array, pa.string())
     _, offsets, data = array.buffers()
     if data is None or not len(array):
         return Decoded(array, 0, None)
@@ -98,15 +125,15 @@ def _texts(array: pa.Array) -> Decoded:
 
 
 def _ranged(array: pa.Array, plain: pa.DataType, first: int, last: int, target: pa.DataType) -> Decoded:
-    """Dates and timestamps of the years 1 to 9999.
+    """Numbers, dates and timestamps (as numbers of type `plain`) from `first` to `last`.
 
     ADBC lets infinities, and what its epoch pushes beyond the number range, wrap to the far end: they too lie outside.
     """
     numbers = array.view(plain)
     outside = pc.or_(pc.less(numbers, pa.scalar(first, plain)), pc.greater(numbers, pa.scalar(last, plain)))
-    kept = numbers.view(target)
     count = pc.sum(outside).as_py() or 0
-    if not count:
-        return Decoded(kept, 0, None)
-    bad = outside.fill_null(False)
-    return Decoded(pc.if_else(bad, pa.scalar(None, target), kept), count, bad.to_numpy(zero_copy_only=False))
+    bad = outside.fill_null(False) if count else None
+    if bad is not None:
+        numbers = pc.if_else(bad, pa.scalar(None, plain), numbers)
+    kept = numbers.cast(target) if pa.types.is_integer(target) else numbers.view(target)
+    return Decoded(kept, count, None if bad is None else bad.to_numpy(zero_copy_only=False))

@@ -115,10 +115,10 @@ def _floats(buffer: Any, starts: Any, lengths: Any, upstream: UpstreamType, lake
     cast = pc.cast(values, target, safe=False)
     if own == pa.float32():
         return Decoded(cast, 0, None)
-    return _exact_only(values, cast)
+    return exact_floats(values, cast)
 
 
-def _exact_only(values: pa.Array, cast: pa.Array) -> Decoded:
+def exact_floats(values: pa.Array, cast: pa.Array) -> Decoded:
     """The narrower floats where they are the same numbers, NULL elsewhere (a column that grew to double upstream)."""
     wide = values.fill_null(0.0).to_numpy(zero_copy_only=False)
     back = cast.fill_null(0.0).to_numpy(zero_copy_only=False).astype(np.float64)
