@@ -108,6 +108,8 @@ class FencedError(HeadwaterError):
 # code → what it means; docs/errors.md is checked against it
 CODES: dict[str, str] = {
     # what the user wrote
+    "input.usage": "The command line is wrong.",
+    "input.file": "A given file cannot be read.",
     "sql.syntax": "The statement cannot be read.",
     "sql.unsupported": "Headwater does not run this kind of statement.",
     "sql.query": "Spark refused the query.",

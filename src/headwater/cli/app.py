@@ -1,0 +1,131 @@
+"""The commands and their options; each is carried out in the module of its name."""
+
+from __future__ import annotations
+
+import sys
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from headwater import __version__, config
+from headwater.cli import frame
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    help="Live PostgreSQL tables in a Delta lake: exact, lock-free, fresh to the second.",
+)
+
+Home = Annotated[
+    str | None,
+    typer.Option(
+        "--home", metavar="DIR", help=f"Home directory [default: HEADWATER_HOME, else {config.DEFAULT_HOME}]."
+    ),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON envelope instead of text.")]
+
+
+class Format(StrEnum):
+    """How rows are printed."""
+
+    TABLE = "table"
+    JSON = "json"
+    CSV = "csv"
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        print(f"headwater {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _top(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version and end.", callback=_version, is_eager=True)
+    ] = False,
+) -> None:
+    pass
+
+
+@app.command()
+def run(
+    file: Annotated[str | None, typer.Argument(metavar="[FILE.sql]", help="Definitions to apply first.")] = None,
+    once: Annotated[bool, typer.Option("--once", help="End when every table has caught up with the upstream.")] = False,
+    no_fold: Annotated[bool, typer.Option("--no-fold", help="With --once: end without a last fold.")] = False,
+    home: Home = None,
+    json: Json = False,
+) -> None:
+    """Apply a file of definitions and keep its tables fresh until Ctrl-C."""
+    from headwater.cli.run import run as carry_out
+
+    with frame.envelope("run", json, home) as reply:
+        reply.result = carry_out(file, config.home_from(home), once=once, fold=not no_fold, quiet=json)
+
+
+@app.command()
+def sql(
+    command: Annotated[str | None, typer.Option("--command", "-c", metavar="SQL", help="Statements to run.")] = None,
+    file: Annotated[str | None, typer.Option("--file", "-f", metavar="FILE", help="File of statements to run.")] = None,
+    format: Annotated[Format, typer.Option("--format", help="How rows are printed.")] = Format.TABLE,
+    require_complete: Annotated[
+        bool, typer.Option("--require-complete", help="Fail if a table is still being filled.")
+    ] = False,
+    home: Home = None,
+) -> None:
+    """Run statements at the newest epoch; a shell when nothing is given."""
+    from headwater.cli.sql import run_sql
+
+    with frame.envelope("sql", False, home):
+        run_sql(command, file, config.home_from(home), format=str(format), require_complete=require_complete)
+
+
+@app.command()
+def verify(
+    table: Annotated[str | None, typer.Argument(metavar="[TABLE]", help="One table [default: all].")] = None,
+    home: Home = None,
+    json: Json = False,
+) -> None:
+    """Compare the lake with the upstream at one cut, while everything runs."""
+    from headwater.cli.verify import verify as carry_out
+
+    with frame.envelope("verify", json, home) as reply:
+        reply.result, reply.ok = carry_out(table, config.home_from(home), quiet=json)
+
+
+@app.command()
+def status(home: Home = None, json: Json = False) -> None:
+    """Show where connections and tables stand."""
+    from headwater.cli.status import status as carry_out
+
+    with frame.envelope("status", json, home) as reply:
+        reply.result = carry_out(config.home_from(home), quiet=json)
+
+
+@app.command()
+def demo(
+    keep: Annotated[bool, typer.Option("--keep", help="Stay until Ctrl-C and leave the home behind.")] = False,
+    home: Home = None,
+) -> None:
+    """Show everything once: a real PostgreSQL, a busy shop, its lake."""
+    from headwater.cli.demo import demo as carry_out
+
+    with frame.envelope("demo", False, home):
+        carry_out(home, keep=keep)
+
+
+@app.command()
+def setup() -> None:
+    """Fetch Delta's jars and compile the kernels, once after installing."""
+    from headwater.engine.setup import main as carry_out
+
+    raise typer.Exit(carry_out())
+
+
+def main() -> None:
+    """The program `headwater`: carries out the command line and exits with its status."""
+    frame.prepare_streams()
+    sys.exit(frame.guarded(lambda: app(standalone_mode=False, prog_name="headwater")))

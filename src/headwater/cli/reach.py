@@ -1,0 +1,55 @@
+"""How a command reaches its home: the server that runs there, or an engine of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Protocol, cast
+
+import headwater
+from headwater.cli import render
+from headwater.engine.remote import Answering, find
+from headwater.engine.results import TableStatus
+
+
+class Facade(Answering, Protocol):
+    """What `headwater.open` gives, as far as commands use it."""
+
+    def run(
+        self, text: str, *, once: bool, fold: bool, progress: Callable[[list[TableStatus]], None] | None = None
+    ) -> object:
+        """Applies definitions, then keeps tables fresh until KeyboardInterrupt (or, with `once`, caught up)."""
+        ...
+
+    def close(self) -> None: ...
+
+
+def open_home(home: Path) -> Facade:
+    """An engine of this process for the home."""
+    return cast(Callable[[Path], Facade], headwater.open)(home)
+
+
+@contextlib.contextmanager
+def reach(home: Path) -> Iterator[Answering]:
+    """Something that answers about the home; closed afterwards."""
+    server = find(home)
+    if server is not None:
+        yield server
+        return
+    hw = open_home(home)
+    try:
+        yield hw
+    finally:
+        hw.close()
+
+
+@contextlib.contextmanager
+def busy(text: str) -> Iterator[None]:
+    """A spinner on stderr while something takes its time; nothing without a terminal."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    with render.console(sys.stderr).status(text, spinner="dots"):
+        yield

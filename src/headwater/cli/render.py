@@ -1,0 +1,134 @@
+"""Results and errors as text: a table for people, JSON and CSV for programs."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from typing import Any, TextIO
+
+from rich import box
+from rich.cells import cell_len
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from headwater.cli.values import distinct_names, plain
+from headwater.engine.results import Result
+from headwater.errors import HeadwaterError, SqlError
+
+SHOWN_ROWS = 1_000  # more on a screen is read by nobody; CSV and JSON give all
+LINE_WINDOW = 100  # how much of a long line an error shows
+NUMBERS = ("TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE", "DECIMAL")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+_NAMED = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
+
+
+def table(result: Result) -> RenderableType:
+    """The rows as a table: numbers to the right, NULL dim, control characters visible."""
+    assert result.rows is not None
+    grid = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="bold")
+    for name, kind in zip(result.columns, result.types, strict=True):
+        justify: Any = "right" if kind.upper().startswith(NUMBERS) else "left"
+        grid.add_column(Text(visible(name)), justify=justify, overflow="fold")
+    shown = result.rows.slice(0, SHOWN_ROWS)
+    for row in zip(*(plain(c) for c in shown.columns), strict=True):
+        grid.add_row(*(_cell(v) for v in row))
+    return Group(grid, Text(_footer(result.rows.num_rows), style="dim"))
+
+
+def write_json(result: Result, out: TextIO) -> None:
+    """One array of row objects, one row per line."""
+    assert result.rows is not None
+    names = distinct_names(result.columns)
+    out.write("[")
+    for i, row in enumerate(_rows(result)):
+        text = json.dumps(dict(zip(names, row, strict=True)), ensure_ascii=False, allow_nan=False)
+        out.write(("\n " if i == 0 else ",\n ") + text)
+    out.write("\n]\n" if result.rows.num_rows else "]\n")
+
+
+def write_csv(result: Result, out: TextIO) -> None:
+    """RFC 4180 with a header; NULL is nothing and an empty text is two quotes."""
+    out.write(",".join(_field(name) for name in result.columns) + "\r\n")
+    for row in _rows(result):
+        out.write(",".join("" if v is None else _field(shown(v)) for v in row) + "\r\n")
+
+
+def error(problem: HeadwaterError) -> RenderableType:
+    """What went wrong, its place, the way out and the code."""
+    first, *rest = problem.message.splitlines() or [""]
+    parts: list[RenderableType] = [Text.assemble(("✗ ", "bold red"), visible(first))]
+    parts += [Text("  " + visible(line)) for line in rest]
+    if isinstance(problem, SqlError) and problem.text:
+        parts.append(_place(problem.text, problem.column))
+    if problem.hint:
+        parts.append(Text.assemble(("  → ", "bold cyan"), visible(problem.hint)))
+    parts.append(Text(f"    {problem.code}", style="dim"))
+    return Group(*parts)
+
+
+def warning(text: str) -> RenderableType:
+    return Text.assemble(("⚠ ", "bold yellow"), visible(text))
+
+
+def done(text: str) -> RenderableType:
+    return Text.assemble(("✓ ", "bold green"), visible(text))
+
+
+def console(file: TextIO) -> Console:
+    """A console that wraps on a terminal only: in a file or a pipe a row stays one line."""
+    terminal = file.isatty()
+    return Console(file=file, width=None if terminal else 1 << 15, highlight=False, markup=False, emoji=False)
+
+
+def visible(text: str) -> str:
+    """The text with control characters as escapes, so that a value cannot command the terminal."""
+    return _CONTROL.sub(lambda m: _NAMED.get(m.group(), f"\\x{ord(m.group()):02x}"), text)
+
+
+def shown(value: Any) -> str:
+    """A plain value as text; what is nested is JSON."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, list | dict):
+        return json.dumps(value, ensure_ascii=False)
+    return str(value)
+
+
+def count(n: float, word: str) -> str:
+    """`1 row`, `1,234 rows`."""
+    return f"{n:,.0f} {word}{'' if n == 1 else 's'}"
+
+
+def _rows(result: Result) -> Iterable[tuple[Any, ...]]:
+    """The rows as tuples, batch by batch, so that a large result needs no second copy."""
+    assert result.rows is not None
+    for batch in result.rows.to_batches(max_chunksize=10_000):
+        yield from zip(*(plain(c) for c in batch.columns), strict=True)
+
+
+def _cell(value: Any) -> Text:
+    return Text("NULL", style="dim") if value is None else Text(visible(shown(value)))
+
+
+def _footer(rows: int) -> str:
+    if rows <= SHOWN_ROWS:
+        return count(rows, "row")
+    return f"{count(rows, 'row')}, the first {SHOWN_ROWS:,} shown (--format csv or json gives all)"
+
+
+def _field(text: str) -> str:
+    if text == "" or any(c in text for c in ',"\r\n') or text != text.strip():
+        return '"' + text.replace('"', '""') + '"'
+    return text
+
+
+def _place(line: str, column: int) -> RenderableType:
+    """The line and a caret under the place; a long line is cut around it."""
+    begin = max(0, column - 1 - LINE_WINDOW * 3 // 4)
+    part = line[begin : begin + LINE_WINDOW].expandtabs(1)
+    lead = "…" if begin else ""
+    tail = "…" if begin + LINE_WINDOW < len(line) else ""
+    before = cell_len(lead + visible(part[: column - 1 - begin]))
+    return Group(Text(f"    {lead}{visible(part)}{tail}"), Text(" " * (4 + before) + "^", style="bold red"))

@@ -1,0 +1,100 @@
+"""`headwater sql`: statements from the command line, a file, a pipe or a shell."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from headwater.cli import frame, render
+from headwater.cli.reach import busy, reach
+from headwater.engine.remote import Answering
+from headwater.engine.results import Result
+from headwater.errors import InputError
+from headwater.sql.parse import parse
+from headwater.sql.statements import Begin, Commit, Statement
+
+
+def run_sql(command: str | None, file: str | None, home: Path, *, format: str, require_complete: bool) -> None:
+    """Runs what was given; without anything on a terminal, a shell."""
+    if command is not None and file is not None:
+        raise InputError("input.usage", "both -c and -f are given", "Give one of them.")
+    if command is None and file is None and sys.stdin.isatty():
+        from headwater.cli.shell import shell
+
+        with reach(home) as engine:
+            shell(engine, home, Printer(format), require_complete=require_complete)
+        return
+    text = command if command is not None else frame.read_text(file) if file is not None else _stdin()
+    statements = parse(text)  # all of it before any of it: a typo at the end changes nothing
+    printer = Printer(format)
+    if statements:
+        with reach(home) as engine:
+            run_statements(engine, statements, printer, require_complete=require_complete)
+    printer.end()
+
+
+def run_statements(
+    engine: Answering, statements: list[Statement], printer: Printer, *, require_complete: bool = False
+) -> None:
+    """Runs statements one after the other and prints each result as it comes."""
+    for text in _groups(statements):
+        with busy("…"):
+            results = engine.sql(text, require_complete=require_complete)
+        for result in results:
+            printer.show(result)
+
+
+@dataclass(slots=True)
+class Printer:
+    """Rows to stdout in one format; everything else that a program must not read there to stderr."""
+
+    format: str
+    arrays: int = 0
+
+    def show(self, result: Result) -> None:
+        err = render.console(sys.stderr)
+        for text in result.warnings:
+            err.print(render.warning(text))
+        if result.rows is not None:
+            self._rows(result)
+        if result.message:
+            (render.console(sys.stdout) if self.format == "table" else err).print(render.done(result.message))
+        sys.stdout.flush()
+
+    def end(self) -> None:
+        """JSON is an array even when no statement had rows."""
+        if self.format == "json" and self.arrays == 0:
+            sys.stdout.write("[]\n")
+
+    def _rows(self, result: Result) -> None:
+        if self.format == "json":
+            self.arrays += 1
+            render.write_json(result, sys.stdout)
+        elif self.format == "csv":
+            render.write_csv(result, sys.stdout)
+        else:
+            render.console(sys.stdout).print(render.table(result))
+
+
+def _groups(statements: list[Statement]) -> Iterator[str]:
+    """The texts to send: a BEGIN … COMMIT block is one, anything else stands alone."""
+    block: list[str] = []
+    for statement in statements:
+        if block or isinstance(statement, Begin):
+            block.append(statement.text)
+            if isinstance(statement, Commit):
+                yield ";\n".join(block)
+                block = []
+        else:
+            yield statement.text
+    if block:
+        yield ";\n".join(block)  # no COMMIT: the engine says so, and makes nothing
+
+
+def _stdin() -> str:
+    try:
+        return sys.stdin.read().removeprefix("\ufeff")
+    except UnicodeDecodeError as e:
+        raise InputError("input.file", "the input is not UTF-8 text", "Send UTF-8.") from e

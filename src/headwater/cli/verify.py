@@ -1,0 +1,45 @@
+"""`headwater verify`: lake against upstream, at one cut."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from headwater.cli import render
+from headwater.cli.reach import busy, reach
+from headwater.engine.results import Verified
+
+
+def verify(table: str | None, home: Path, *, quiet: bool) -> tuple[list[dict[str, Any]], bool]:
+    """Compares and prints; gives what the envelope says and whether everything compared was equal."""
+    with reach(home) as engine, busy("comparing …"):
+        found = engine.verify(table)
+    if not quiet:
+        out = render.console(sys.stdout)
+        for verified in found:
+            out.print(report(verified))
+        if not found:
+            out.print(render.warning("there is no table to compare"))
+    return [v.as_dict() for v in found], all(v.equal or v.skipped for v in found)
+
+
+def report(v: Verified) -> RenderableType:
+    """One table's comparison in words; keys only where rows differ."""
+    if v.skipped:
+        return render.warning(f"{v.table}: not compared: {v.skipped}")
+    if v.equal:
+        return render.done(f"{v.table}: {render.count(v.lake_rows, 'row')} equal at {v.position} ({v.seconds:.1f} s)")
+    head = f"{v.table}: {render.count(v.differences, 'row')} of {v.upstream_rows:,} differ at {v.position}"
+    parts: list[RenderableType] = [Text.assemble(("✗ ", "bold red"), render.visible(head))]
+    for words, keys in (
+        ("only in the upstream", v.missing),
+        ("only in the lake", v.extra),
+        ("different", v.different),
+    ):
+        if keys:
+            parts.append(Text(f"    {words}: " + ", ".join(render.visible(k) for k in keys)))
+    return Group(*parts)

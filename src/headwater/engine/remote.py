@@ -1,0 +1,72 @@
+"""Both ends of the talk about a home: `answer` in the server, `Remote` in a command. Same methods, same values."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Protocol
+
+from headwater.engine.results import Result, Status, Verified
+from headwater.engine.wire import SOCKET, Message, answers, call
+from headwater.errors import MachineError
+
+
+class Answering(Protocol):
+    """What can be asked about a home, by its facade or through its server."""
+
+    def sql(self, text: str, *, require_complete: bool = False) -> list[Result]:
+        """Runs the statements of a text in order; `require_complete` refuses tables that are still being filled."""
+        ...
+
+    def verify(self, table: str | None = None) -> list[Verified]:
+        """Compares a table (or all) with the upstream at one cut."""
+        ...
+
+    def status(self) -> Status:
+        """Where everything stands, from meta alone."""
+        ...
+
+
+class Remote:
+    """The server of a home, asked through its socket."""
+
+    def __init__(self, home: Path) -> None:
+        self._path = home / SOCKET
+
+    def sql(self, text: str, *, require_complete: bool = False) -> list[Result]:
+        reply = call(self._path, {"do": "sql", "text": text, "require_complete": require_complete})
+        tables = iter(reply.tables)
+        return [Result.of(r, next(tables) if r["has_rows"] else None) for r in reply.value]
+
+    def verify(self, table: str | None = None) -> list[Verified]:
+        return [Verified.of(v) for v in call(self._path, {"do": "verify", "table": table}).value]
+
+    def status(self) -> Status:
+        return Status.of(call(self._path, {"do": "status"}).value)
+
+    def close(self) -> None:
+        """Nothing to close: each question has a talk of its own."""
+
+
+def find(home: Path) -> Remote | None:
+    """The server that runs on a home, or None."""
+    return Remote(home) if answers(home / SOCKET) else None
+
+
+def answer(engine: Answering, request: Message) -> Message:
+    """The reply of `engine` to what a Remote asks; give it to `wire.serve`."""
+    asked = request.value
+    match asked.get("do"):
+        case "sql":
+            results = engine.sql(asked["text"], require_complete=bool(asked.get("require_complete")))
+            headers = [{**r.header(), "has_rows": r.rows is not None} for r in results]
+            return Message(headers, tuple(r.rows for r in results if r.rows is not None))
+        case "verify":
+            return Message([v.as_dict() for v in engine.verify(asked.get("table"))])
+        case "status":
+            return Message(engine.status().as_dict())
+        case other:
+            raise MachineError(
+                "server.unreachable",
+                f"the running server does not know the request {other!r}",
+                "Restart `headwater run`: it is of another version than this command.",
+            )
