@@ -58,6 +58,11 @@ def test_a_domain_keeps_the_logs_oid_and_gets_its_base_types_name(session: Any, 
     assert (found["c"].name, found["c"].precision, found["c"].scale) == ("_numeric", 12, 3)
 
 
+def test_declared_dimensions_of_arrays_are_kept(session: Any, schema: str) -> None:
+    session.execute("CREATE DOMAIN grid AS int[][]; CREATE TABLE t (a int[], b int[][], c grid, d int)")
+    assert {k: v.dimensions for k, v in types(session, "t").items()} == {"a": 1, "b": 2, "c": 2, "d": 0}
+
+
 def test_user_made_types_are_named_by_their_kind(session: Any, schema: str) -> None:
     session.execute("CREATE TYPE mood AS ENUM ('a'); CREATE TYPE pair AS (x int, y int)")
     session.execute(

@@ -8,7 +8,7 @@ from headwater.source.postgres.types import RawType, Text, upstream_type
 
 
 def text_type(provider: str, locale: str = "") -> RawType:
-    return RawType(25, -1, "text", "b", -1, None, None, None, provider, locale)
+    return RawType(25, -1, 0, "text", "b", -1, None, None, None, provider, locale)
 
 
 @pytest.mark.parametrize(

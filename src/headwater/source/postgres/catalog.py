@@ -87,15 +87,16 @@ WHERE n.nspname = %s AND c.relname = %s
 """
 
 COLUMNS = """
-SELECT a.attname::text, a.attnotnull, a.attgenerated::text, a.atttypid::bigint, a.atttypmod,
+SELECT a.attname::text, a.attnotnull, a.attgenerated::text, a.atttypid::bigint, a.atttypmod, b.dimensions,
        b.typname::text, b.typtype::text, b.modifier, e.typname::text, e.typtype::text, e.modifier,
        coalesce(k.collprovider, '')::text, coalesce(k.collcollate, '')::text
 FROM pg_attribute a
 CROSS JOIN LATERAL (
-  WITH RECURSIVE d(oid, modifier) AS (
-    SELECT a.atttypid, a.atttypmod
-    UNION ALL SELECT t.typbasetype, t.typtypmod FROM d JOIN pg_type t ON t.oid = d.oid WHERE t.typtype = 'd')
-  SELECT t.oid, t.typname, t.typtype, t.typelem, d.modifier FROM d JOIN pg_type t ON t.oid = d.oid
+  WITH RECURSIVE d(oid, modifier, dimensions) AS (
+    SELECT a.atttypid, a.atttypmod, a.attndims::int
+    UNION ALL SELECT t.typbasetype, t.typtypmod, greatest(d.dimensions, t.typndims)
+    FROM d JOIN pg_type t ON t.oid = d.oid WHERE t.typtype = 'd')
+  SELECT t.oid, t.typname, t.typtype, t.typelem, d.modifier, d.dimensions FROM d JOIN pg_type t ON t.oid = d.oid
   WHERE t.typtype <> 'd') b
 LEFT JOIN LATERAL (
   WITH RECURSIVE d(oid, modifier) AS (

@@ -31,6 +31,7 @@ class RawType:
 
     oid: int
     modifier: int
+    dimensions: int
     base_name: str
     base_kind: str
     base_modifier: int
@@ -56,6 +57,7 @@ def upstream_type(raw: RawType, text: Text) -> UpstreamType:
         precision=precision,
         scale=scale,
         length=length,
+        dimensions=raw.dimensions if is_array else 0,
         ordered=not is_array and _is_ordered(name, precision, scale, raw, text),
     )
 

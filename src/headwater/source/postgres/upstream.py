@@ -101,7 +101,7 @@ class PostgresUpstream:
     def rewritten(self, before: str, after: str) -> str:
         with self.endpoint.connect() as session:
             found = [f for f in watch.findings(session, before, after) if f.event not in HARMLESS]
-        return ", ".join(f"{f.table} was {f.event}".strip() for f in found)
+        return ", ".join(f"{f.table} {f.event}" for f in found)
 
     def slot_bytes(self) -> int | None:
         with self.endpoint.connect() as session:
