@@ -5,10 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from support.capture import Captured, Upstream, Writers, captured, wait_for
+from support.capture import Upstream, Writers, captured, wait_for
 
-from headwater.meta import segments
-from headwater.model import ConnectionState
 
 
 def test_the_changelog_holds_each_committed_change_once_in_commit_order(database: Any, tmp_path: Path) -> None:
