@@ -90,9 +90,12 @@ def _times(numbers: pa.Array, unit: str, zone: str) -> list[Any]:
 
 
 def _iso(text: str) -> str:
-    """ISO 8601: no empty fraction, and a sign before a year of five digits or more."""
+    """ISO 8601: no empty fraction, a year of at least four digits, and a sign before one of five or more."""
     text = text.removesuffix(".000000")
-    return "+" + text if text.index("-", 1) > 4 and text[0] != "-" else text
+    year, rest = text[: text.index("-", 1)], text[text.index("-", 1) :]
+    if year[0] == "-":
+        return f"-{year[1:]:0>4}{rest}"
+    return f"{'+' if len(year) > 4 else ''}{year}{rest}"
 
 
 def _lists(array: pa.Array) -> list[Any]:

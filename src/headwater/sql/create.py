@@ -16,6 +16,7 @@ _UPSTREAM_RULES = "Leave it out: the upstream keeps such rules, the rows follow 
 _TYPE_ENDS = frozenset(
     {"PRIMARY", "NOT", "NULL", "DEFAULT", "UNIQUE", "REFERENCES", "CHECK", "GENERATED", "CONSTRAINT", "COMMENT"}
 )
+_OTHER_CONSTRAINTS = frozenset({"FOREIGN", "UNIQUE", "CHECK", "EXCLUDE", "INDEX"})
 _PART = r'(?:"(?:[^"]|"")+"|[^".]+)'
 
 
@@ -138,6 +139,8 @@ def _body(c: Cursor) -> tuple[tuple[ColumnSpec, ...] | None, tuple[str, ...]]:
             star = True
         elif c.word in ("PRIMARY", "CONSTRAINT") and _is_constraint(c):
             keys.append(_key_constraint(c))
+        elif c.word in _OTHER_CONSTRAINTS and (c.word_after == "KEY" or c.symbol_after == "("):
+            raise c.error(f"{c.word} is not read here", _UPSTREAM_RULES, "sql.unsupported")
         elif star:
             raise c.expected(", PRIMARY KEY or )", "Write (*) alone, or all columns that you want.")
         else:

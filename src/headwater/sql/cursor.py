@@ -32,6 +32,11 @@ class Cursor:
         return self._tokens[self._at + 1].word if self.more_after else ""
 
     @property
+    def symbol_after(self) -> str:
+        token = self._tokens[self._at + 1] if self.more_after else None
+        return token.text if token is not None and token.kind is Kind.SYMBOL else ""
+
+    @property
     def more_after(self) -> bool:
         """There is a token behind the next one."""
         return self._at + 1 < len(self._tokens)

@@ -1,0 +1,240 @@
+"""What people and programs see of results and errors."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+from hypothesis import given
+from hypothesis import strategies as some
+from rich.cells import cell_len
+from rich.console import Console, RenderableType
+
+from headwater.cli import render
+from headwater.cli.screen import Screen, line, overview
+from headwater.cli.status import report as status_report
+from headwater.cli.values import distinct_names, plain
+from headwater.cli.verify import report as verify_report
+from headwater.engine.results import ConnectionStatus, Result, Status, TableStatus, Verified
+from headwater.errors import SourceError, SqlError
+
+
+def result(columns: dict[str, tuple[str, pa.Array]]) -> Result:
+    rows = pa.table({name: array for name, (_, array) in columns.items()})
+    return Result(tuple(columns), tuple(t for t, _ in columns.values()), rows)
+
+
+def text(shown: RenderableType, width: int = 120) -> str:
+    out = io.StringIO()
+    Console(file=out, width=width, highlight=False, markup=False).print(shown)
+    return "\n".join(part.rstrip() for part in out.getvalue().splitlines())
+
+
+def json_of(r: Result) -> Any:
+    out = io.StringIO()
+    render.write_json(r, out)
+    return json.loads(out.getvalue())
+
+
+def one_value(array: pa.Array) -> Any:
+    return plain(array)[0]
+
+
+def test_json_is_one_array_of_row_objects_with_exact_values() -> None:
+    r = result(
+        {
+            "d": ("DECIMAL(38,10)", pa.array([Decimal("12345678901234567890.1000000000")], pa.decimal128(38, 10))),
+            "small": ("DECIMAL(9,8)", pa.array([Decimal("0.00000001")], pa.decimal128(9, 8))),
+            "t": ("TIMESTAMP", pa.array([datetime(2024, 2, 29, 1, 2, 3, 4, UTC)], pa.timestamp("us", "UTC"))),
+            "n": ("TIMESTAMP_NTZ", pa.array([datetime(2024, 2, 29)], pa.timestamp("us"))),
+            "day": ("DATE", pa.array([date(2024, 2, 29)])),
+            "b": ("BINARY", pa.array([b"\x00\xff"])),
+            "x": ("DOUBLE", pa.array([float("nan")])),
+            "y": ("DOUBLE", pa.array([float("-inf")])),
+            "f": ("FLOAT", pa.array([0.1], pa.float32())),
+            "i": ("BIGINT", pa.array([2**63 - 1])),
+            "nil": ("STRING", pa.array([None], pa.string())),
+            "a": ("ARRAY<DECIMAL(3,1)>", pa.array([[Decimal("1.5"), None]], pa.list_(pa.decimal128(3, 1)))),
+        }
+    )
+    assert json_of(r) == [
+        {
+            "d": "12345678901234567890.1000000000",
+            "small": "0.00000001",
+            "t": "2024-02-29T01:02:03.000004Z",
+            "n": "2024-02-29T00:00:00",
+            "day": "2024-02-29",
+            "b": "AP8=",
+            "x": "NaN",
+            "y": "-Infinity",
+            "f": 0.1,
+            "i": 2**63 - 1,
+            "nil": None,
+            "a": ["1.5", None],
+        }
+    ]
+
+
+def test_json_of_no_rows_is_an_empty_array() -> None:
+    assert json_of(result({"a": ("INT", pa.array([], pa.int32()))})) == []
+
+
+def test_columns_of_the_same_name_are_all_kept() -> None:
+    rows = pa.Table.from_arrays([pa.array([1]), pa.array([2]), pa.array([3])], ["a", "a", "a_2"])
+    assert json_of(Result(("a", "a", "a_2"), ("INT", "INT", "INT"), rows)) == [{"a": 1, "a_2": 2, "a_2_2": 3}]
+    assert distinct_names(("a", "b")) == ["a", "b"]
+
+
+def test_years_that_python_cannot_hold_are_shown() -> None:
+    assert one_value(pa.array([2932897], pa.date32())) == "+10000-01-01"
+    assert one_value(pa.array([-719529], pa.date32())) == "-0001-12-31"
+    assert one_value(pa.array([253402300800000000], pa.timestamp("us"))) == "+10000-01-01T00:00:00"
+
+
+def test_nested_values_are_followed() -> None:
+    structs = pa.array([{"a": {"d": Decimal("1.0")}, "l": [b"x"]}, None])
+    assert plain(structs) == [{"a": {"d": "1.0"}, "l": ["eA=="]}, None]
+    maps = pa.array([[("k", 1.5)], None], pa.map_(pa.string(), pa.float64()))
+    assert plain(maps) == [{"k": 1.5}, None]
+    assert plain(pa.array([[1], [2, 3], None, []]).slice(1)) == [[2, 3], None, []]
+
+
+@given(some.lists(some.one_of(some.none(), some.lists(some.one_of(some.none(), some.integers(-9, 9))))))
+def test_slices_of_lists_keep_their_own_values(values: list[list[int | None] | None]) -> None:
+    array = pa.array(values, pa.list_(pa.int64()))
+    for i in range(len(values) + 1):
+        assert plain(array.slice(i)) == values[i:]
+
+
+@given(some.lists(some.tuples(some.one_of(some.none(), some.text()), some.one_of(some.none(), some.text()))))
+def test_csv_tells_null_from_empty_and_is_read_back(rows: list[tuple[str | None, str | None]]) -> None:
+    table = pa.table(
+        {"a": pa.array([r[0] for r in rows], pa.string()), "b": pa.array([r[1] for r in rows], pa.string())}
+    )
+    out = io.StringIO(newline="")
+    render.write_csv(Result(("a", "b"), ("STRING", "STRING"), table), out)
+    body = out.getvalue()
+    read = list(csv.reader(io.StringIO(body, newline="")))
+    assert read == [["a", "b"], *[[a or "", b or ""] for a, b in rows]]
+    if rows == [(None, "")]:
+        assert body == 'a,b\r\n,""\r\n'
+
+
+def test_a_table_puts_numbers_right_and_shows_null() -> None:
+    r = result({"status": ("STRING", pa.array(["new", None])), "n": ("BIGINT", pa.array([5, 1234]))})
+    lines = text(render.table(r)).splitlines()
+    assert lines[2].startswith("new") and lines[2].endswith("    5")
+    assert lines[3].startswith("NULL") and lines[3].endswith(" 1234")
+    assert lines[-1] == "2 rows"
+
+
+def test_a_value_cannot_command_the_terminal() -> None:
+    r = result({"x": ("STRING", pa.array(["a\x1b[31mred\nb\u202ec"]))})
+    shown = text(render.table(r))
+    assert "\x1b" not in shown and "\u202e" not in shown and "\\x1b[31mred\\nb" in shown
+
+
+def test_a_long_result_says_that_it_is_cut() -> None:
+    r = result({"x": ("INT", pa.array(range(2_500)))})
+    assert "2,500 rows, the first 1,000 shown" in text(render.table(r))
+
+
+def test_an_error_shows_message_place_hint_and_code() -> None:
+    e = SqlError("sql.syntax", "line 2, column 5: expected X", "Write X.", line=2, column=5, text="\tabécd")
+    assert text(render.error(e)).splitlines() == [
+        "✗ line 2, column 5: expected X",
+        "     abécd",
+        "        ^",
+        "  → Write X.",
+        "    sql.syntax",
+    ]
+
+
+def test_the_caret_stands_under_the_place_in_long_and_wide_lines() -> None:
+    for shown in ("x" * 300 + "!" + "y" * 300, "名前" * 20 + "!"):
+        column = shown.index("!") + 1
+        lines = text(
+            render.error(SqlError("sql.syntax", "m", "h.", line=1, column=column, text=shown)), 400
+        ).splitlines()
+        assert cell_len(lines[1][: lines[1].index("!")]) == lines[2].index("^")
+
+
+def test_an_error_of_several_lines_keeps_them() -> None:
+    shown = text(render.error(SourceError("source.failed", "name taken\n- a\n+ b", "Do.")))
+    assert shown.splitlines()[:3] == ["✗ name taken", "  - a", "  + b"]
+
+
+FILLING = TableStatus("orders", "filling", 12, 28, 1_234_567, 80_000.0, covered=0.4399, lag_s=0.31)
+WAITING = TableStatus("shipments", "waiting", waiting_for="transaction 731 (pid 4711)")
+FAILED = TableStatus("items", "failed", rows=5, error="column a changed", hint="DROP and CREATE the table.")
+LIVE = TableStatus("empty", "live", covered=1.0, lag_s=240.0)
+
+
+def test_a_line_per_table_without_a_terminal() -> None:
+    assert line(FILLING) == "orders: filling, 43 %, 12 of 28 spans, 1,234,567 rows, 80,000 rows/s"
+    assert line(WAITING) == "shipments: waiting, for transaction 731 (pid 4711)"
+    assert line(FAILED) == "items: failed, 5 rows: column a changed\n  → DROP and CREATE the table."
+    assert line(LIVE) == "empty: live"
+
+
+def test_without_a_terminal_a_state_is_said_once() -> None:
+    out = io.StringIO()
+    with Screen(Console(file=out, width=200)) as screen:
+        for _ in range(3):
+            screen.update([LIVE, FAILED])
+        screen.update([TableStatus("empty", "failed", error="x")])
+    assert out.getvalue().splitlines() == [
+        "empty: live",
+        "items: failed, 5 rows: column a changed",
+        "  → DROP and CREATE the table.",
+        "empty: failed: x",
+    ]
+
+
+def test_the_overview_shows_every_table_and_why_it_stands_still() -> None:
+    shown = text(overview([FILLING, WAITING, FAILED, LIVE]))
+    assert re.search(r"orders +filling .* 43 % +1,234,567 rows +80,000/s +lag 0.3 s", shown)
+    assert "⚠ shipments waits for transaction 731 (pid 4711)" in shown
+    assert "✗ items: column a changed\n  → DROP and CREATE the table." in shown
+    assert re.search(r"empty +live .* 100 % .* lag 4 min", shown)
+
+
+def test_many_tables_are_cut() -> None:
+    assert "… and 5 tables more" in text(overview([LIVE] * 35))
+
+
+def test_a_percentage_is_never_rounded_up_to_all() -> None:
+    assert "99 %" in line(TableStatus("t", "filling", 999, 1000, covered=0.9999))
+
+
+def test_verify_says_equal_different_or_not_compared() -> None:
+    equal = Verified("orders", True, 300_000, 300_000, "0/1A2B3C", seconds=0.84)
+    assert text(verify_report(equal)) == "✓ orders: 300,000 rows equal at 0/1A2B3C (0.8 s)"
+    differs = Verified("t", False, 9, 10, "0/1", differences=2, missing=("(5)",), different=("(6)",))
+    assert text(verify_report(differs)).splitlines() == [
+        "✗ t: 2 rows of 10 differ at 0/1",
+        "    only in the upstream: (5)",
+        "    different: (6)",
+    ]
+    assert text(verify_report(Verified("t", False, skipped="43 % covered"))) == "⚠ t: not compared: 43 % covered"
+
+
+def test_status_shows_server_connections_and_tables() -> None:
+    failed = ConnectionStatus("c", "failed", 10, "0/5", error="slot lost", hint="RESYNC.", slot_bytes=2_500_000)
+    shown = text(status_report(Status("/h", 42, 7, 0.25, (failed,), (LIVE,))))
+    assert shown.splitlines()[0] == "/h: server 42, epoch 7, 0.2 s old"
+    assert "slot keeps 2.5 MB" in shown and "✗ c: slot lost\n  → RESYNC." in shown and "empty" in shown
+    assert "no server runs" in text(status_report(Status("/h")))
+
+
+def test_status_survives_the_way_through_json() -> None:
+    status = Status("/h", None, 7, None, (ConnectionStatus("c", "running"),), (FILLING,))
+    assert Status.of(json.loads(json.dumps(status.as_dict()))) == status
+    verified = Verified("t", False, missing=("1", "2"))
+    assert Verified.of(json.loads(json.dumps(verified.as_dict()))) == verified
