@@ -12,7 +12,7 @@ __all__ = ["HeadwaterError", "__version__", "open"]
 
 def __getattr__(name: str) -> object:
     if name == "open":  # late, so that a capture does not load Spark
-        from headwater.sql.home import open_home
+        from headwater.facade import open_home
 
         return open_home
     raise AttributeError(f"module 'headwater' has no attribute {name!r}")

@@ -105,6 +105,12 @@ class FencedError(HeadwaterError):
     default_retry = Retry.NEVER
 
 
+def stored_error(value: dict[str, str]) -> HeadwaterError:
+    """The error that `as_dict` gave, as meta keeps it."""
+    kind = SourceError if value["code"].startswith("source.") else DataError
+    return kind(value["code"], value["message"], value.get("hint", ""), Retry(value["retry"]))
+
+
 # code → what it means; docs/errors.md is checked against it
 CODES: dict[str, str] = {
     # what the user wrote

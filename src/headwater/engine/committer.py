@@ -49,8 +49,13 @@ class Committer:
                 self._finish(intent)
 
     def cover(self, relation_id: int) -> Epoch | None:
-        """Makes the scanned spans that the log has passed readable, with a new epoch; None if there are none."""
-        with self._locks[relation_id]:
+        """Makes the scanned spans that the log has passed readable, with a new epoch; None if there are none.
+
+        While a fold of the same relation runs it does nothing, so that other relations need not wait: call it again.
+        """
+        if not self._locks[relation_id].acquire(blocking=False):
+            return None
+        try:
             with self._home.meta.write() as c:
                 lease.check(c, self._held)
                 intent, dead = self._decide_cover(c, relation_id)
@@ -60,6 +65,8 @@ class Committer:
                 return None
             crash.here("cover.decided")
             return self._finish(intent)
+        finally:
+            self._locks[relation_id].release()
 
     def fold(self, relation_id: int) -> Epoch | None:
         """Moves a relation's overlay into its base, with a new epoch; None if there is nothing to move."""

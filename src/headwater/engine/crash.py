@@ -31,7 +31,8 @@ POINTS: dict[str, str] = {
     "fold.decided": "the intent to fold is in meta; nothing is merged",
     "fold.merged": "a fold is in the base; meta does not know",
     "run.written": "a run is written; meta does not know",
-    "epoch.half": "an epoch is half written (its transaction has not ended)",
+    "epoch.half": "an epoch is written but its transaction has not ended",
+    "epoch.published": "an epoch is published",
 }
 
 _reached: Counter[str] = Counter()

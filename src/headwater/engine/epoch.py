@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from sqlalchemy.engine import Connection
 
+from headwater.engine import crash
 from headwater.engine.layout import layout_of
 from headwater.meta import connections, epochs, lease, relations, spans
 from headwater.meta.lease import Lease
@@ -36,7 +37,9 @@ def publish(c: Connection, changed: Iterable[int]) -> Epoch:
             layouts[relation_id] = layout
             if layout.complete and relation.state is TableState.FILLING:
                 relations.set_state(c, relation_id, TableState.LIVE)
-    return epochs.publish(c, _cuts(c), layouts)
+    published = epochs.publish(c, _cuts(c), layouts)
+    crash.here("epoch.half")
+    return published
 
 
 def _cuts(c: Connection) -> list[Cut]:

@@ -1,0 +1,269 @@
+"""The server: everything that runs on a home, under one lock and one lease, each concern in a loop of its own."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from pyspark.sql import SparkSession
+
+from headwater.engine import crash, epoch, spark
+from headwater.engine.backfill import Backfill
+from headwater.engine.clean import clean
+from headwater.engine.committer import Committer
+from headwater.engine.folds import Folds
+from headwater.engine.home import Home, HomeLock, wait_until_gone
+from headwater.engine.read import Reader
+from headwater.engine.supervisor import Supervisor
+from headwater.engine.upstreams import passed, upstream_of
+from headwater.engine.watcher import Watcher
+from headwater.errors import FencedError, HeadwaterError, MachineError
+from headwater.meta import connections, lease, spans
+from headwater.meta.lease import Lease
+from headwater.model import ConnectionInfo, ConnectionState
+
+log = logging.getLogger(__name__)
+
+TICK_S = 0.2  # how soon definitions, ended captures and finished scans are noticed
+IDLE_S = 1.0  # an epoch is published at once when a capture speaks; this only catches a lost word
+CLEAN_S = 30.0
+
+
+@dataclass(slots=True)
+class _Loop:
+    """A thread that does one thing when woken, or after `pause_s` at the latest."""
+
+    name: str
+    work: Callable[[], None]
+    pause_s: float
+    wake: threading.Event = field(default_factory=threading.Event)
+    thread: threading.Thread | None = None
+
+
+@dataclass(slots=True)
+class Rate:
+    """How fast a count grows, over a few seconds."""
+
+    seen: deque[tuple[float, int]] = field(default_factory=lambda: deque(maxlen=20))
+
+    def of(self, count: int) -> float:
+        self.seen.append((time.monotonic(), count))
+        (at, first), (now, last) = self.seen[0], self.seen[-1]
+        return (last - first) / (now - at) if now > at else 0.0
+
+
+class Server:
+    """One home's running server. `start()`, then `stop()`; `failure` is set when it cannot go on."""
+
+    def __init__(self, home: Home, session: SparkSession | None = None) -> None:
+        self.home = home
+        self.failure: HeadwaterError | None = None
+        self._given_session = session
+        self._session: SparkSession | None = None
+        self._session_ready = threading.Event()
+        self._stopping = threading.Event()
+        self._lock = HomeLock(home)
+        self._held: Lease | None = None
+        self._preparing: dict[int, threading.Thread] = {}
+        self._preparing_waits: dict[int, str] = {}
+        self._dropped: set[int] = set()
+        self._rates: dict[int, Rate] = {}
+        self._loops: list[_Loop] = []
+
+    def start(self) -> None:
+        """Takes the home, brings interrupted commits to their end, starts captures, then Spark, then the rest."""
+        left_over = self._lock.take()
+        wait_until_gone(left_over)
+        with self.home.meta.write() as c:
+            held = lease.take(c, "server", f"{os.uname().nodename}:{os.getpid()}", force=True)
+        assert held is not None
+        self._held = held
+        self.reader = Reader(self.home, self.session)
+        self.committer = Committer(self.home, held, passed, self.reader.merge)
+        self.committer.recover()
+        self.backfill = Backfill(self.home, held, self.session, self._on_scanned)
+        self.backfill.recover()
+        self.folds = Folds(self.home, self.committer, self.reader)
+        self.watcher = Watcher(self.home, held)
+        self.supervisor = Supervisor(self.home, self._on_publish, self._record_children)
+        self._loops = [
+            _Loop("epochs", self._publish, IDLE_S),
+            _Loop("covers", self._cover, TICK_S),
+            _Loop("control", self._control, TICK_S),
+            _Loop("backfill", self.backfill.tick, TICK_S),
+            _Loop("folds", self.folds.tick, 1.0),
+            _Loop("watcher", self.watcher.tick, 2.0),
+            _Loop("clean", lambda: clean(self.home, held), CLEAN_S),
+        ]
+        for loop in self._loops:
+            loop.thread = threading.Thread(target=self._repeat, args=(loop,), name=loop.name, daemon=True)
+            loop.thread.start()
+        threading.Thread(target=self._start_spark, name="spark", daemon=True).start()
+
+    def stop(self) -> None:
+        """Ends everything; what is in flight is kept or done again by the next start."""
+        self._stopping.set()
+        for loop in self._loops:
+            loop.wake.set()
+        if hasattr(self, "supervisor"):
+            self.supervisor.stop_all()
+        if hasattr(self, "backfill"):
+            self.backfill.stop()
+        for loop in self._loops:
+            if loop.thread is not None:
+                loop.thread.join(60)
+        self._publish_last()
+        if self._session is not None and self._given_session is None:
+            self._session.stop()
+        if self._held is not None:
+            with self.home.meta.write() as c:
+                lease.release(c, self._held)
+        self._lock.release()
+
+    def session(self) -> SparkSession:
+        """Spark, as soon as it runs."""
+        while not self._session_ready.wait(0.5):
+            if self.failure is not None:
+                raise self.failure
+            if self._stopping.is_set():
+                raise MachineError("spark.failed", "the server is stopping", "Start it again.")
+        assert self._session is not None
+        return self._session
+
+    def drop_capture(self, connection_id: int) -> None:
+        """Ends a connection's capture for good: its connection is about to be dropped."""
+        self._dropped.add(connection_id)
+        self.supervisor.stop(connection_id)
+
+    def wake(self) -> None:
+        """Looks at the definitions at once."""
+        for loop in self._loops:
+            loop.wake.set()
+
+    def waiting_for(self, relation_id: int) -> str:
+        return self.backfill.waiting_for(relation_id)
+
+    @property
+    def pid(self) -> int:
+        return os.getpid()
+
+    def rate(self, relation_id: int, rows: int) -> float:
+        """Rows scanned per second over the last few seconds."""
+        return self._rates.setdefault(relation_id, Rate()).of(rows)
+
+    def preparing(self, connection_id: int) -> str:
+        """What the creation of a connection's slot waits for, in words."""
+        return self._preparing_waits.get(connection_id, "")
+
+    def _start_spark(self) -> None:
+        """Captures are running already: an upstream's log is drained while the JVM starts, and if it does not."""
+        try:
+            given = self._given_session
+            self._session = spark.start(self.home.path) if given is None else spark.check_session(given)
+        except HeadwaterError as e:
+            self._fail(e)
+            return
+        self._record_children()
+        self._session_ready.set()
+
+    def _repeat(self, loop: _Loop) -> None:
+        while not self._stopping.is_set():
+            loop.wake.wait(loop.pause_s)
+            loop.wake.clear()
+            if self._stopping.is_set():
+                return
+            try:
+                loop.work()
+            except FencedError as e:
+                self._fail(e)
+                return
+            except HeadwaterError as e:
+                log.warning("%s: %s %s", loop.name, e.code, e.message)
+                self._stopping.wait(1.0)
+            except Exception as e:
+                if self._stopping.is_set():
+                    return
+                log.exception("%s failed", loop.name)
+                self._fail(HeadwaterError("job.failed", f"{loop.name} failed: {type(e).__name__}: {e}", "See logs/."))
+                return
+
+    def _fail(self, error: HeadwaterError) -> None:
+        """A defect in one loop would freeze what it does without a word; so the server says so and ends."""
+        if self.failure is None:
+            self.failure = error
+
+    def _on_publish(self) -> None:
+        for loop in self._loops[:2]:
+            loop.wake.set()
+
+    def _on_scanned(self) -> None:
+        for loop in self._loops[1:4]:
+            loop.wake.set()
+
+    def _publish(self) -> None:
+        assert self._held is not None
+        if epoch.publish_if_moved(self.home.meta, self._held) is not None:
+            crash.here("epoch.published")
+
+    def _publish_last(self) -> None:
+        """What the captures published while everything ended is readable, too."""
+        if self._held is not None and self.failure is None:
+            self._publish()
+
+    def _cover(self) -> None:
+        with self.home.meta.read() as c:
+            waiting = spans.relations_waiting(c)
+        for relation_id in waiting:
+            self.committer.cover(relation_id)
+
+    def _control(self) -> None:
+        """Prepares new connections and keeps the captures of the others alive."""
+        with self.home.meta.read() as c:
+            known = [x for x in connections.all(c) if x.id not in self._dropped]
+        self.supervisor.want({x.id for x in known if x.resume_position})
+        for connection in known:
+            thread = self._preparing.get(connection.id)
+            if not connection.resume_position and (thread is None or not thread.is_alive()):
+                thread = threading.Thread(target=self._prepare, args=(connection,), name="prepare", daemon=True)
+                self._preparing[connection.id] = thread
+                thread.start()
+
+    def _prepare(self, connection: ConnectionInfo) -> None:
+        """Makes slot and publication; the server upstream may have to wait for older transactions."""
+        assert self._held is not None
+
+        def waits(who: str) -> None:
+            self._preparing_waits[connection.id] = who
+
+        try:
+            made = upstream_of(self.home.meta, connection.id).prepare(waits)
+            crash.here("slot.created")
+        except HeadwaterError as e:
+            with self.home.meta.write() as c:
+                lease.check(c, self._held)
+                connections.set_state(c, connection.id, ConnectionState.FAILED, e)
+            self._stopping.wait(2.0)
+            return
+        finally:
+            self._preparing_waits.pop(connection.id, None)
+        with self.home.meta.write() as c:
+            lease.check(c, self._held)
+            connections.prepared(
+                c,
+                connection.id,
+                identity=made.identity,
+                position=made.position,
+                txn=made.txn,
+                server_life=made.life,
+            )
+        self.wake()
+
+    def _record_children(self) -> None:
+        """Writes down every process that could still commit after this one was killed."""
+        children = self.supervisor.pids() if hasattr(self, "supervisor") else []
+        self._lock.record([*spark.processes(), *children])

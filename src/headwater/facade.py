@@ -1,0 +1,205 @@
+"""A home in the hands of a program: `headwater.open(home)`."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from pyspark.sql import DataFrame, SparkSession
+
+from headwater import config
+from headwater.check.verify import verify_tables
+from headwater.engine import remote, spark, wire
+from headwater.engine.home import Home
+from headwater.engine.read import Reader
+from headwater.engine.results import Result, Status, TableStatus, Verified
+from headwater.engine.server import Server
+from headwater.engine.status import status_of
+from headwater.engine.upstreams import passed, upstream_of
+from headwater.errors import HeadwaterError, stored_error
+from headwater.meta import connections, relations
+from headwater.model import ConnectionState, TableState
+from headwater.sql.execute import Executor
+
+PROGRESS_S = 0.25
+
+Progress = Callable[[list[TableStatus]], None]
+
+
+def open_home(home: str | Path | None = None, spark: SparkSession | None = None) -> Headwater:
+    """Opens a home (default: HEADWATER_HOME, else ./headwater-data), creating it if it does not exist.
+
+    A session given as `spark` must have Delta's extension and catalog; otherwise one is started when it is needed.
+    """
+    return Headwater(Home.open(config.home_from(None if home is None else str(home))), spark)
+
+
+class Headwater:
+    """An open home. Use as a context manager, or call `close()`.
+
+    `sql` and `table` answer at the newest epoch, whether a server runs or not; `run` is the server.
+    """
+
+    def __init__(self, home: Home, session: SparkSession | None = None) -> None:
+        self.home = home.path
+        self._home = home
+        self._given = session
+        self._own: SparkSession | None = None
+        self._server: Server | None = None
+        self._reader: Reader | None = None
+        self._lock = threading.Lock()
+
+    def sql(self, text: str, *, require_complete: bool = False) -> list[Result]:
+        """Runs statements; one result each. Definitions reach a server that runs elsewhere through its socket."""
+        other = None if self._server else remote.find(self.home)
+        if other is not None:
+            return other.sql(text, require_complete=require_complete)
+        return self._executor().run(text, require_complete=require_complete)
+
+    def table(self, name: str) -> DataFrame:
+        """A table at the newest epoch as a Spark DataFrame; what it needs is kept for an hour, or until `close()`."""
+        return self._read().frame(name)
+
+    def run(self, text: str = "", *, once: bool = False, fold: bool = True, progress: Progress | None = None) -> None:
+        """Applies the definitions and keeps the tables fresh until KeyboardInterrupt.
+
+        With `once` it returns when every table has caught up with the upstream as it was when all were defined, and
+        folds before it does (unless `fold` is False).
+        """
+        with self.running():
+            self._executor().run(text)
+            if once:
+                self._catch_up(progress)
+                if fold:
+                    self.fold_all()
+            else:
+                self._watch(progress, lambda: False)
+
+    @contextlib.contextmanager
+    def running(self) -> Iterator[Self]:
+        """Runs the server inside the block; commands and other programs reach it through the home's socket."""
+        server = Server(self._home, self._given)
+        server.start()
+        self._server = server
+        listener = None
+        try:
+            listener = wire.serve(self._home.socket, lambda request: remote.answer(self, request))
+            yield self
+        finally:
+            if listener is not None:
+                listener.close()
+            self._server = None
+            server.stop()
+
+    def verify(self, table: str | None = None) -> list[Verified]:
+        """Compares a table (or every table) with its upstream at one cut, while everything runs."""
+        other = None if self._server else remote.find(self.home)
+        return other.verify(table) if other else verify_tables(self._home, self._read(), table)
+
+    def status(self) -> Status:
+        """Where the home stands, from meta alone."""
+        other = None if self._server else remote.find(self.home)
+        return other.status() if other else status_of(self._home, self._server)
+
+    def fold_all(self) -> None:
+        """Folds every table that can be folded."""
+        assert self._server is not None, "folding needs a running server"
+        with self._home.meta.read() as c:
+            found = [r for r in relations.all(c) if r.state is TableState.LIVE]
+        for relation in found:
+            self._server.folds.fold(relation.id)
+
+    def close(self) -> None:
+        """Releases pins and ends the Spark that was started here."""
+        if self._reader is not None:
+            self._reader.close()
+        if self._own is not None:
+            self._own.stop()
+            self._own = None
+        self._home.meta.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
+        self.close()
+
+    def _executor(self) -> Executor:
+        server = self._server
+        if server is None:
+            return Executor(self._home, self._read)
+        return Executor(
+            self._home,
+            self._read,
+            stop_capture=server.drop_capture,
+            fold=self._fold_now,
+            changed=server.wake,
+        )
+
+    def _fold_now(self, relation_id: int) -> str:
+        assert self._server is not None
+        return "folded" if self._server.folds.fold(relation_id) else "nothing to fold"
+
+    def _read(self) -> Reader:
+        if self._server is not None:
+            return self._server.reader
+        with self._lock:
+            if self._reader is None:
+                self._reader = Reader(self._home, self._session)
+            return self._reader
+
+    def _session(self) -> SparkSession:
+        """A Spark of our own, started at the first question that needs it."""
+        if self._given is not None:
+            return spark.check_session(self._given)
+        if self._own is None:
+            self._own = spark.start(self.home)
+        return self._own
+
+    def _catch_up(self, progress: Progress | None) -> None:
+        with self._home.meta.read() as c:
+            known = connections.all(c)
+        targets: dict[int, str] = {}
+
+        def caught_up() -> bool:
+            for connection in known:
+                if connection.id not in targets:
+                    targets[connection.id] = upstream_of(self._home.meta, connection.id).position()
+            return self._has_reached(targets)
+
+        self._watch(progress, caught_up)
+
+    def _has_reached(self, targets: dict[int, str]) -> bool:
+        with self._home.meta.read() as c:
+            for connection in connections.all(c):
+                if connection.state is ConnectionState.FAILED and connection.error:
+                    raise stored_error(connection.error)
+                if not passed(connection.type, connection.position, targets.get(connection.id, connection.position)):
+                    return False
+            states = relations.all(c)
+        for relation in states:
+            if relation.state is TableState.FAILED and relation.error:
+                raise stored_error(relation.error)
+        return all(r.state is TableState.LIVE for r in states)
+
+    def _watch(self, progress: Progress | None, done: Callable[[], bool]) -> None:
+        """Shows progress until done; the server's own failure ends it."""
+        server = self._server
+        assert server is not None
+        while True:
+            if server.failure is not None:
+                raise server.failure
+            finished = done()
+            if progress is not None:
+                progress(list(status_of(self._home, server).tables))
+            if finished:
+                return
+            time.sleep(PROGRESS_S)
+
+
+__all__ = ["Headwater", "HeadwaterError", "open_home"]

@@ -1,0 +1,237 @@
+"""Definitions: connections and tables are checked against the upstream, then stored. Work on them is the server's."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from sqlalchemy.engine import Connection
+
+from headwater.decode.values import can_hold, lake_type, normalise_type, resolve_type
+from headwater.engine.home import Home
+from headwater.engine.upstreams import upstream_of
+from headwater.errors import DefinitionError, HeadwaterError
+from headwater.meta import connections, relations
+from headwater.model import Column, RelationInfo
+from headwater.source.kinds import kind
+from headwater.source.upstream import FoundColumn, FoundTable, Upstream
+from headwater.sql.statements import (
+    ColumnSpec,
+    CreateConnection,
+    CreateTable,
+    DropConnection,
+    DropTable,
+    difference,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a definition did, in words, and what the user should know."""
+
+    message: str
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A definition that has been checked: `store` makes it, inside one meta transaction.
+
+    `upstream` is a new connection's, for tables that are defined in the same block.
+    """
+
+    store: Callable[[Connection], None]
+    outcome: Outcome
+    upstream: Upstream | None = None
+
+
+def _nothing(c: Connection) -> None:
+    """Stores nothing: the definition is there already."""
+
+
+def plan_connection(home: Home, statement: CreateConnection) -> Planned:
+    """Checks that the upstream can be captured; alters nothing there."""
+    with home.meta.read() as c:
+        existing = connections.find(c, statement.name)
+        stored = connections.statement(c, existing.id) if existing else ""
+        old_secret = connections.secret(c, existing.id) if existing else None
+    secret = statement.secret.text if statement.secret else None
+    if existing is not None:
+        if statement.if_not_exists or (stored == statement.canonical() and old_secret == statement.secret):
+            return Planned(_nothing, Outcome(f"connection {existing.name} exists already"))
+        if stored != statement.canonical():
+            raise _taken("connection", statement.name, stored, statement.canonical())
+    type = kind(statement.options["type"])
+    options = {**type.default_options(statement.name), **statement.options}
+    if existing is not None:
+        options = existing.options
+    upstream = type(options, statement.secret.resolve() if statement.secret else "")
+    warnings = upstream.check()
+    if existing is not None:
+        id = existing.id
+        return Planned(
+            lambda c: connections.set_secret(c, id, secret),
+            Outcome(f"connection {existing.name}: password changed", warnings),
+        )
+
+    def store(c: Connection) -> None:
+        connections.add(
+            c,
+            name=statement.name,
+            type=statement.options["type"],
+            options=options,
+            secret=secret,
+            statement=statement.canonical(),
+        )
+
+    return Planned(store, Outcome(f"connection {statement.name} created", warnings), upstream)
+
+
+def plan_table(home: Home, statement: CreateTable, new: Mapping[str, Upstream]) -> Planned:
+    """Checks that the upstream table can be followed as declared; alters nothing there.
+
+    `new` are the connections of the same block, by lower-case name.
+    """
+    with home.meta.read() as c:
+        existing = relations.find(c, statement.name)
+        stored = relations.statement(c, existing.id) if existing else ""
+        connection = connections.find(c, statement.connection)
+        names = [x.name for x in connections.all(c)]
+    if existing is not None:
+        if statement.if_not_exists or stored == statement.canonical():
+            return Planned(_nothing, Outcome(f"table {existing.name} exists already"))
+        raise _taken("table", statement.name, stored, statement.canonical())
+    upstream = new.get(statement.connection.lower())
+    if upstream is None and connection is not None:
+        upstream = upstream_of(home.meta, connection.id)
+    if upstream is None:
+        raise unknown("connection", statement.connection, names)
+    found = _find(upstream, statement)
+    columns = tuple(_column(c, _declared(statement, c)) for c in found.columns)
+
+    def store(c: Connection) -> None:
+        owner = connections.find(c, statement.connection)
+        if owner is None:
+            raise unknown("connection", statement.connection, names)
+        id = relations.add(
+            c,
+            name=statement.name,
+            connection_id=owner.id,
+            upstream_schema=found.schema,
+            upstream_table=found.name,
+            upstream_id=found.id,
+            columns=columns,
+            key=found.key,
+            options=dict(statement.options),
+            statement=statement.canonical(),
+        )
+        for text in found.notices:
+            relations.note(c, id, "table.notice", text)
+
+    return Planned(store, Outcome(f"table {statement.name} created", found.notices))
+
+
+def drop_table(home: Home, statement: DropTable) -> Outcome:
+    """Forgets a table; its files go when no reader needs them any more."""
+    with home.meta.read() as c:
+        relation = relations.find(c, statement.name)
+        names = [x.name for x in relations.all(c)]
+    if relation is None:
+        if statement.if_exists:
+            return Outcome(f"table {statement.name} does not exist")
+        raise unknown("table", statement.name, names)
+    with home.meta.write() as c:
+        relations.remove(c, relation.id)
+        shared = any(r.upstream_id == relation.upstream_id for r in relations.all(c, relation.connection_id))
+    warnings: tuple[str, ...] = ()
+    if not shared:
+        warnings = _withdraw(home, relation)
+    return Outcome(f"table {relation.name} dropped", warnings)
+
+
+def drop_connection(home: Home, statement: DropConnection, stop_capture: Callable[[int], None]) -> Outcome:
+    """Drops a connection with its slot and publication; `stop_capture` ends its capture and keeps it ended."""
+    with home.meta.read() as c:
+        connection = connections.find(c, statement.name)
+        names = [x.name for x in connections.all(c)]
+        tables = relations.all(c, connection.id) if connection else []
+    if connection is None:
+        if statement.if_exists:
+            return Outcome(f"connection {statement.name} does not exist")
+        raise unknown("connection", statement.name, names)
+    if tables and not statement.cascade:
+        raise DefinitionError(
+            "name.in_use",
+            f"connection {connection.name} still has tables: {', '.join(t.name for t in tables)}",
+            f"DROP them first, or run DROP CONNECTION {connection.name} CASCADE.",
+        )
+    stop_capture(connection.id)
+    if connection.resume_position:  # empty: no server ever made a slot for it
+        try:
+            upstream_of(home.meta, connection.id).remove()
+        except HeadwaterError as e:
+            slot = connection.options.get("slot.name", "")
+            raise type(e)(
+                e.code,
+                f"connection {connection.name} was not dropped: {e.message}",
+                f"{e.hint} Its replication slot {slot} keeps log upstream until it is dropped.",
+                e.retry,
+            ) from e
+    with home.meta.write() as c:
+        for table in relations.all(c, connection.id):
+            relations.remove(c, table.id)
+        connections.remove(c, connection.id)
+    home.storage.remove(f"changelog/{connection.id}")
+    return Outcome(f"connection {connection.name} dropped")
+
+
+def unknown(kind: str, name: str, names: Sequence[str]) -> DefinitionError:
+    """The error for a name that nothing has, with the nearest one that something has."""
+    near = difflib.get_close_matches(name.lower(), [n.lower() for n in names], 1, 0.5)
+    hint = f"Did you mean {near[0]}?" if near else f"SHOW {kind.upper()}S lists what there is."
+    return DefinitionError("name.unknown", f"there is no {kind} {name}", hint)
+
+
+def _taken(kind: str, name: str, stored: str, given: str) -> DefinitionError:
+    return DefinitionError(
+        "name.taken",
+        f"a different {kind} {name} exists already:\n{difference(stored, given)}",
+        f"Write it as SHOW CREATE {kind.upper()} {name} shows it, use another name, or DROP {kind.upper()} {name} first.",
+    )
+
+
+def _find(upstream: Upstream, statement: CreateTable) -> FoundTable:
+    schema, table = statement.upstream or (None, statement.name)
+    declared = None if statement.columns is None else [c.name for c in statement.columns]
+    default_schema = upstream.options.get("schema.name", "public")
+    return upstream.find_table(schema or default_schema, table, declared, statement.key)
+
+
+def _declared(statement: CreateTable, found: FoundColumn) -> ColumnSpec | None:
+    declared = statement.columns or ()
+    exact = [c for c in declared if c.name == found.name]
+    return next(iter(exact or [c for c in declared if c.name.lower() == found.name.lower()]), None)
+
+
+def _column(found: FoundColumn, declared: ColumnSpec | None) -> Column:
+    """The column with the declared type if it can hold the upstream's, else with the default one."""
+    if declared is None:
+        return Column(found.name, lake_type(found.type), found.type, not found.not_null)
+    wanted = normalise_type(declared.type)
+    if not can_hold(found.type, wanted):
+        raise DefinitionError(
+            "table.column_type",
+            f"column {found.name} is declared {declared.type}, which cannot hold the upstream's {found.type.name}",
+            f"Declare it as {lake_type(found.type).lower()} (or string), or leave the column list out.",
+        )
+    return Column(found.name, resolve_type(found.type, wanted), found.type, not found.not_null)
+
+
+def _withdraw(home: Home, relation: RelationInfo) -> tuple[str, ...]:
+    """Takes the table out of the publication; an upstream that does not answer only costs it some work."""
+    try:
+        upstream_of(home.meta, relation.connection_id).withdraw(relation.upstream_schema, relation.upstream_table)
+    except HeadwaterError as e:
+        return (f"the upstream still publishes {relation.upstream_schema}.{relation.upstream_table}: {e.message}",)
+    return ()

@@ -1,0 +1,130 @@
+"""Runs statements: definitions go to meta, queries to Spark at one epoch, listings come from meta."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from headwater.engine.home import Home
+from headwater.engine.read import Reader
+from headwater.engine.results import Result
+from headwater.errors import DefinitionError, SqlError
+from headwater.meta import relations
+from headwater.source.upstream import Upstream
+from headwater.sql import define, listing
+from headwater.sql import statements as st
+from headwater.sql.define import Outcome, Planned
+from headwater.sql.parse import parse
+from headwater.sql.query import run_query
+
+
+class Executor:
+    """Executes SQL text on a home.
+
+    `reader` gives the way to read (starting Spark at the first query), `stop_capture` ends a capture for good, `fold`
+    folds a table now (None: no server of ours runs), `changed` is told that definitions have changed.
+    """
+
+    def __init__(
+        self,
+        home: Home,
+        reader: Callable[[], Reader],
+        *,
+        stop_capture: Callable[[int], None] = lambda id: None,
+        fold: Callable[[int], str] | None = None,
+        changed: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._home = home
+        self._reader = reader
+        self._stop_capture = stop_capture
+        self._fold = fold
+        self._changed = changed
+
+    def run(self, text: str, *, require_complete: bool = False) -> list[Result]:
+        """The results of all statements of a text; the first error ends it, what came before it stands."""
+        statements = parse(text)
+        results: list[Result] = []
+        block: list[st.Statement] | None = None
+        for statement in statements:
+            if isinstance(statement, st.Begin):
+                if block is not None:
+                    raise _misplaced(statement, "BEGIN inside BEGIN", "COMMIT the first block before.")
+                block = []
+            elif isinstance(statement, st.Commit):
+                if block is None:
+                    raise _misplaced(statement, "COMMIT without BEGIN", "Leave it out, or begin the block with BEGIN.")
+                results += self._define_together(block)
+                block = None
+            elif block is not None:
+                block.append(statement)
+            else:
+                results.append(self._one(statement, require_complete))
+        if block is not None:
+            raise _misplaced(
+                statements[-1], "BEGIN without COMMIT; nothing of the block was made", "End it with COMMIT;"
+            )
+        return results
+
+    def _one(self, statement: st.Statement, require_complete: bool) -> Result:
+        match statement:
+            case st.CreateConnection() | st.CreateTable():
+                return self._define_together([statement])[0]
+            case st.DropTable():
+                return self._done(define.drop_table(self._home, statement), statement)
+            case st.DropConnection():
+                return self._done(define.drop_connection(self._home, statement, self._stop_capture), statement)
+            case st.FoldTable():
+                return self._fold_table(statement)
+            case st.Query():
+                return run_query(self._reader(), statement, require_complete=require_complete)
+            case st.Explain():
+                return run_query(self._reader(), statement.query, prefix=f"EXPLAIN {statement.mode} ")
+            case _:
+                return listing.run(self._home, statement)
+
+    def _define_together(self, block: list[st.Statement]) -> list[Result]:
+        """Checks all definitions of a block, then stores them in one meta transaction: all or none."""
+        planned: list[tuple[st.Statement, Planned]] = []
+        new: dict[str, Upstream] = {}
+        for statement in block:
+            if isinstance(statement, st.CreateConnection):
+                planned.append((statement, define.plan_connection(self._home, statement)))
+                upstream = planned[-1][1].upstream
+                if upstream is not None:
+                    new[statement.name.lower()] = upstream
+            elif isinstance(statement, st.CreateTable):
+                planned.append((statement, define.plan_table(self._home, statement, new)))
+            else:
+                raise _misplaced(
+                    statement, "only CREATE CONNECTION and CREATE TABLE stand in a block", "COMMIT the block before it."
+                )
+        with self._home.meta.write() as c:
+            for _, plan in planned:
+                plan.store(c)
+        self._changed()
+        return [_result(plan.outcome, statement) for statement, plan in planned]
+
+    def _done(self, outcome: Outcome, statement: st.Statement) -> Result:
+        self._changed()
+        return _result(outcome, statement)
+
+    def _fold_table(self, statement: st.FoldTable) -> Result:
+        with self._home.meta.read() as c:
+            relation = relations.find(c, statement.name)
+            names = [r.name for r in relations.all(c)]
+        if relation is None:
+            raise define.unknown("table", statement.name, names)
+        if self._fold is None:
+            raise DefinitionError(
+                "sql.unsupported",
+                "a fold needs a running server",
+                "Start `headwater run` on this home, then try again.",
+            )
+        return Result(message=self._fold(relation.id), statement=f"FOLD TABLE {relation.name}")
+
+
+def _result(outcome: Outcome, statement: st.Statement) -> Result:
+    return Result(message=outcome.message, warnings=outcome.warnings, statement=type(statement).__name__)
+
+
+def _misplaced(statement: st.Statement, message: str, hint: str) -> SqlError:
+    return SqlError("sql.syntax", f"line {statement.line}: {message}", hint, line=statement.line)
