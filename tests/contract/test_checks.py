@@ -16,8 +16,12 @@ from headwater.source.postgres.session import Endpoint
 
 def endpoint(server: EmbeddedPostgres, database: str = "postgres", **changes: Any) -> Endpoint:
     values = {
-        "host": server.host, "port": server.port, "user": server.user, "password": server.password,
-        "database": database, "connect_timeout_s": 5,
+        "host": server.host,
+        "port": server.port,
+        "user": server.user,
+        "password": server.password,
+        "database": database,
+        "connect_timeout_s": 5,
         **changes,
     }
     return Endpoint(**values)

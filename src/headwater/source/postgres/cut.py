@@ -7,7 +7,6 @@ agreed in 12 of 15 tries). A new logical slot's exported snapshot sees exactly t
 from __future__ import annotations
 
 import secrets
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,10 +14,8 @@ from typing import Any
 
 import psycopg
 
-from headwater.source.postgres.begin import Waiting, next_xid, older_than
+from headwater.source.postgres.replicate import OnWait, run
 from headwater.source.postgres.session import Endpoint, quote_literal
-
-WAIT_REPORT_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,16 +27,19 @@ class UpstreamCut:
 
 
 @contextmanager
-def upstream_cut(
-    endpoint: Endpoint, *, on_wait: Callable[[list[Waiting]], None] = lambda waiting: None
-) -> Iterator[UpstreamCut]:
+def upstream_cut(endpoint: Endpoint, *, on_wait: OnWait = lambda waiting: None) -> Iterator[UpstreamCut]:
     """A cut that stands while the block runs. It takes a slot and a walsender of the upstream for as long.
 
     The server makes it once the transactions that run have ended; `on_wait` hears each second who they are.
     """
     name = f"headwater_check_{secrets.token_hex(6)}"
+    command = f"CREATE_REPLICATION_SLOT {name} TEMPORARY LOGICAL pgoutput EXPORT_SNAPSHOT"
     with endpoint.connect(replication=True) as replication:
-        yield _create(endpoint, replication, name, on_wait)
+        try:
+            _, position, snapshot, _ = run(endpoint, replication, command, on_wait)
+        except psycopg.Error as e:
+            raise endpoint.translate(e) from e
+        yield UpstreamCut(position=position, snapshot=snapshot)
 
 
 def import_statement(snapshot: str) -> str:
@@ -47,33 +47,18 @@ def import_statement(snapshot: str) -> str:
     return f"SET TRANSACTION SNAPSHOT {quote_literal(snapshot).strip()}"
 
 
-def _create(
-    endpoint: Endpoint,
-    replication: psycopg.Connection[tuple[Any, ...]],
-    name: str,
-    on_wait: Callable[[list[Waiting]], None],
-) -> UpstreamCut:
-    outcome: list[UpstreamCut | psycopg.Error] = []
+# As the snapshot knows the files, and as they are now: a TRUNCATE or rewrite in between leaves it nothing to see.
+FILES = """
+WITH RECURSIVE tree(oid) AS (
+  SELECT {oid}::oid
+  UNION ALL
+  SELECT i.inhrelid FROM pg_inherits i JOIN tree t ON i.inhparent = t.oid
+  JOIN pg_class p ON p.oid = t.oid AND p.relkind = 'p')
+SELECT bool_and(c.relkind <> 'r' OR coalesce(c.relfilenode = pg_relation_filenode(c.oid), false))::text
+FROM tree t JOIN pg_class c ON c.oid = t.oid
+"""
 
-    def create() -> None:
-        try:
-            statement = f"CREATE_REPLICATION_SLOT {name} TEMPORARY LOGICAL pgoutput EXPORT_SNAPSHOT"
-            row = replication.execute(statement).fetchone()
-            assert row is not None
-            outcome.append(UpstreamCut(position=row[1], snapshot=row[2]))
-        except psycopg.Error as e:
-            outcome.append(e)
 
-    thread = threading.Thread(target=create, name="make cut", daemon=True)
-    thread.start()
-    thread.join(WAIT_REPORT_S)
-    if thread.is_alive():
-        with endpoint.connect() as session:
-            xid = next_xid(session)
-            while thread.is_alive():
-                on_wait(older_than(session, xid))
-                thread.join(WAIT_REPORT_S)
-    (result,) = outcome
-    if isinstance(result, psycopg.Error):
-        raise endpoint.translate(result) from result
-    return result
+def files_unchanged(rows: Callable[[str], list[tuple[Any, ...]]], oid: int) -> bool:
+    """Whether a locked table still has the files that the transaction's snapshot knows, so that it can be read."""
+    return bool(rows(FILES.format(oid=oid))[0][0] == "true")

@@ -15,6 +15,7 @@ from adbc_driver_postgresql import StatementOptions
 from headwater.errors import DataError, SourceError
 from headwater.model import Bound, Column, Span
 from headwater.source.postgres.ask import qualified
+from headwater.source.postgres.cut import import_statement
 from headwater.source.postgres.keyset import KEY, ROW, KeyColumn, condition, order
 from headwater.source.postgres.refusals import translate
 from headwater.source.postgres.session import Endpoint, quote_identifier, quote_literal
@@ -104,9 +105,11 @@ class TableScan:
         *,
         lock_timeout_s: float,
         batch_bytes: int,
+        snapshot: str = "",
         hooks: Hooks = lambda _: None,
     ) -> None:
         self.endpoint = endpoint
+        self._snapshot = snapshot
         self.table = table
         self._expected = expected
         self._batch_bytes = batch_bytes
@@ -193,6 +196,8 @@ class TableScan:
         }.items():
             self._execute(f"SET LOCAL {setting} = {quote_literal(value)}")
         self._execute(f"LOCK TABLE {self.upstream.source} IN ACCESS SHARE MODE")
+        if self._snapshot:  # of a comparison's cut; a scan takes its own
+            self._execute(import_statement(self._snapshot))
 
     def _look(self) -> Seen:
         ((standby, system, timeline_hex, start, saw, high, oid),) = self.rows(

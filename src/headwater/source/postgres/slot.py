@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import threading
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import psycopg
@@ -12,14 +10,14 @@ from psycopg import errors as pg_errors
 
 from headwater.errors import HeadwaterError, Retry, SourceError
 from headwater.source.postgres.ask import Session, endpoint_of, query
-from headwater.source.postgres.begin import Waiting, next_xid, older_than
+from headwater.source.postgres.begin import next_xid
 from headwater.source.postgres.checks import no_free_slot
+from headwater.source.postgres.replicate import OnWait, run
 from headwater.source.postgres.server import describe_server
 from headwater.source.postgres.session import Endpoint, quote_identifier, quote_literal
 
 FREE_TIMEOUT_S = 20.0  # a walsender that lost its reader notices within this long
 FREE_POLL_S = 0.1
-WAIT_REPORT_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +51,7 @@ class SlotStatus:
         return self.sync_state in ("sync", "quorum")
 
 
-def ensure_slot(
-    endpoint: Endpoint, name: str, *, on_wait: Callable[[list[Waiting]], None] = lambda waiting: None
-) -> SlotPoint:
+def ensure_slot(endpoint: Endpoint, name: str, *, on_wait: OnWait = lambda waiting: None) -> SlotPoint:
     """The slot, made if it does not exist; the server makes one only once all older transactions have ended.
 
     `on_wait` is called each second with whom it waits for. An existing slot begins where it was last acknowledged.
@@ -76,39 +72,13 @@ def ensure_slot(
                     "Choose another slot.name for the connection.",
                 )
             return SlotPoint(confirmed, next_xid(session), created=False)
-        position = _create(endpoint, name, session, on_wait)
-        return SlotPoint(position, next_xid(session), created=True)
-
-
-def _create(endpoint: Endpoint, name: str, session: Session, on_wait: Callable[[list[Waiting]], None]) -> str:
-    replication = endpoint.connect(replication=True)
-    outcome: list[str | psycopg.Error] = []
-
-    def create() -> None:
+        command = f"CREATE_REPLICATION_SLOT {quote_identifier(name)} LOGICAL pgoutput NOEXPORT_SNAPSHOT"
         try:
-            statement = f"CREATE_REPLICATION_SLOT {quote_identifier(name)} LOGICAL pgoutput NOEXPORT_SNAPSHOT"
-            row = replication.execute(statement).fetchone()
-            outcome.append(row[1] if row else "")
+            with endpoint.connect(replication=True) as replication:
+                _, position, _, _ = run(endpoint, replication, command, on_wait)
         except psycopg.Error as e:
-            outcome.append(e)
-
-    xid = next_xid(session)
-    thread = threading.Thread(target=create, name="create slot", daemon=True)
-    try:
-        thread.start()
-        while thread.is_alive():
-            thread.join(WAIT_REPORT_S)
-            if thread.is_alive():
-                on_wait(older_than(session, xid))
-    finally:
-        if thread.is_alive():  # interrupted: the server forgets a slot that never became consistent
-            replication.cancel_safe(timeout=5)
-            thread.join(5)
-        replication.close()
-    (result,) = outcome
-    if isinstance(result, psycopg.Error):
-        raise _refusal(endpoint, session, result) from result
-    return result
+            raise _refusal(endpoint, session, e) from e
+        return SlotPoint(position, next_xid(session), created=True)
 
 
 def _refusal(endpoint: Endpoint, session: Session, error: psycopg.Error) -> HeadwaterError:

@@ -1,0 +1,248 @@
+"""Verifies one relation against its upstream at one cut, while captures, scans, folds and writers go on.
+
+A cut is made upstream; its snapshot is read there; the lake is read at the index that holds exactly the commits up to
+the cut's position. The lake's layout is one that was pinned before, so that only log was added since.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from headwater.backfill.scan import scan_table
+from headwater.changelog.reader import read_transactions
+from headwater.check.compare import KEY_LIMIT, Comparison, compare
+from headwater.check.digest import Digest, digest, rows_in
+from headwater.config import LOCK_TIMEOUT_S, SCAN_BATCH_BYTES
+from headwater.decode.scan import to_lake
+from headwater.errors import SourceError
+from headwater.meta import connections, segments
+from headwater.meta.store import Meta
+from headwater.model import Column, CoveredSpan, Layout, RelationInfo, Span
+from headwater.source.postgres.cut import UpstreamCut, files_unchanged, upstream_cut
+from headwater.source.postgres.replicate import OnWait
+from headwater.source.postgres.scan import Expected, TableScan
+from headwater.source.postgres.session import Endpoint, lsn_to_int
+from headwater.storage import Storage
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+CUT_TRIES = 5  # a TRUNCATE or a rewrite between a cut and the read of its rows spoils the cut
+REACH_POLL_S = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """What a verification found, and of which cut."""
+
+    table: str
+    position: str
+    index: int
+    complete: bool  # every span was covered, so the whole table was compared
+    comparison: Comparison
+    seconds: float
+
+    @property
+    def equal(self) -> bool:
+        return self.comparison.equal
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A relation to verify: a layout of it that is pinned, and how to read it with that layout at an index."""
+
+    relation: RelationInfo
+    layout: Layout
+    lake: Callable[[int], DataFrame]
+
+
+def verify(
+    targets: Sequence[Target],
+    endpoint: Endpoint,
+    reach: Callable[[str], int],
+    *,
+    limit: int = KEY_LIMIT,
+    on_wait: OnWait = lambda waiting: None,
+) -> Iterator[Verified]:
+    """Compares the covered spans of relations of one connection with the upstream, all at one cut.
+
+    `reach(position)` waits until the changelog holds every commit up to the position and gives the index that holds
+    exactly those. A table that was truncated just after the cut is compared at a later one.
+    """
+    waiting = list(targets)
+    for _ in range(CUT_TRIES):
+        spoiled = []
+        with upstream_cut(endpoint, on_wait=on_wait) as cut:
+            for target in waiting:
+                found = _verify_at(target, cut, endpoint, reach, limit)
+                if found is None:
+                    spoiled.append(target)
+                else:
+                    yield found
+        waiting = spoiled
+        if not waiting:
+            return
+    raise SourceError(
+        "source.failed",
+        f"{waiting[0].relation.name} was truncated or rewritten upstream during each of {CUT_TRIES} comparisons",
+        "Verify again when it is calmer.",
+    )
+
+
+def _verify_at(
+    target: Target, cut: UpstreamCut, endpoint: Endpoint, reach: Callable[[str], int], limit: int
+) -> Verified | None:
+    """The comparison at a cut; None if the cut's snapshot cannot read the table any more."""
+    started = time.monotonic()
+    relation, layout = target.relation, target.layout
+    upstream = UpstreamRows(endpoint, relation, cut, [s.span for s in merged(layout.spans)])
+    theirs = upstream.digest()
+    if theirs is None:
+        return None
+    index = reach(cut.position)
+    rows = target.lake(index)
+    comparison = compare(
+        theirs,
+        digest_of(rows, relation.columns, relation.key),
+        relation.key,
+        upstream.rows_in,
+        lambda ranges: rows_of(rows, relation.columns, relation.key, ranges),
+        limit=limit,
+    )
+    return Verified(relation.name, cut.position, index, layout.complete, comparison, time.monotonic() - started)
+
+
+class UpstreamRows:
+    """The upstream's rows of some spans, at a cut, in lake types; may be read several times while the cut stands."""
+
+    def __init__(self, endpoint: Endpoint, relation: RelationInfo, cut: UpstreamCut, spans: Sequence[Span]) -> None:
+        self._endpoint = endpoint
+        self._relation = relation
+        self._cut = cut
+        self._spans = spans
+
+    def digest(self) -> Digest | None:
+        """The rows' digest; None if the table's file was replaced since the cut, whose snapshot then sees nothing."""
+        total = Digest.empty()
+        with self._open() as scan:
+            if not files_unchanged(scan.rows, self._relation.upstream_id):
+                return None
+            for span in self._spans:
+                total += digest(self._lake(scan, span), self._relation.columns, self._relation.key)
+        return total
+
+    def rows_in(self, ranges: NDArray[np.int64]) -> pa.Table:
+        """Key and hash of the rows in these ranges."""
+        columns, key = self._relation.columns, self._relation.key
+        batches: list[pa.RecordBatch] = []
+        with self._open() as scan:
+            for span in self._spans:
+                batches += rows_in(self._lake(scan, span), columns, key, ranges)
+        return _table(batches, columns, key)
+
+    def _open(self) -> TableScan:
+        r = self._relation
+        return TableScan(
+            self._endpoint,
+            scan_table(r.upstream_schema, r.upstream_table, r.columns, r.key),
+            Expected(table_oid=r.upstream_id),
+            lock_timeout_s=LOCK_TIMEOUT_S,
+            batch_bytes=SCAN_BATCH_BYTES,
+            snapshot=self._cut.snapshot,
+        )
+
+    def _lake(self, scan: TableScan, span: Span) -> Iterator[pa.RecordBatch]:
+        names = [c.name for c in self._relation.columns]
+        for batch in scan.batches(span):
+            yield to_lake(batch.select(names), self._relation.columns, self._relation.key)[0]
+
+
+def digest_of(rows: DataFrame, columns: Sequence[Column], key: Sequence[str]) -> Digest:
+    """The digest of a DataFrame, made where its rows are."""
+
+    def summed(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        part = digest(batches, columns, key)
+        used = np.flatnonzero(part.counts)
+        yield pa.record_batch(
+            [pa.array(used), pa.array(part.counts[used]), pa.array(part.sums[used].view(np.int64))],
+            names=["range", "rows", "sum"],
+        )
+
+    parts = rows.mapInArrow(summed, "range BIGINT, rows BIGINT, sum BIGINT").collect()  # at most 1,024 per task
+    total = Digest.empty()
+    for part in parts:
+        total.counts[part["range"]] += part["rows"]
+        total.sums[part["range"]] += np.int64(part["sum"]).view(np.uint64)
+    return total
+
+
+def rows_of(rows: DataFrame, columns: Sequence[Column], key: Sequence[str], ranges: NDArray[np.int64]) -> pa.Table:
+    """Key and hash of a DataFrame's rows in these ranges."""
+    keys = [c for c in columns if c.name in key]
+    schema = ", ".join(f"`{c.name.replace('`', '``')}` {c.lake_type}" for c in keys)
+
+    def picked(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield from rows_in(batches, columns, key, ranges)
+
+    return rows.mapInArrow(picked, f"{schema}, __hash BIGINT").toArrow()
+
+
+def merged(spans: Sequence[CoveredSpan]) -> list[CoveredSpan]:
+    """The same covered keys in as few spans as possible, so that the upstream is asked few questions."""
+    result: list[CoveredSpan] = []
+    for covered in spans:
+        if result and result[-1].span.hi is not None and result[-1].span.hi == covered.span.lo:
+            joined = Span(result[-1].span.lo, covered.span.hi)
+            result[-1] = CoveredSpan(joined, covered.log_index, covered.cover_index)
+        else:
+            result.append(covered)
+    return result
+
+
+def reach_in(
+    meta: Meta, storage: Storage, connection_id: int, after: int, *, timeout_s: float, nudge: Callable[[], Any]
+) -> Callable[[str], int]:
+    """A `reach` that waits for the capture to publish; `after` is an index known to lie before any new cut.
+
+    `nudge` makes an idle upstream's log move, so that the position is reached though nobody writes.
+    """
+
+    def reach(position: str) -> int:
+        nudge()
+        deadline = time.monotonic() + timeout_s
+        while True:
+            with meta.read() as c:
+                info = connections.get(c, connection_id)
+                if lsn_to_int(info.position) >= lsn_to_int(position):
+                    found = segments.in_range(c, connection_id, after, info.committed_index)
+                    break
+            if time.monotonic() > deadline:
+                raise SourceError(
+                    "source.disconnected",
+                    f"the changelog of {info.name} did not reach {position} within {timeout_s:.0f} s",
+                    "Look at SHOW CONNECTIONS; the capture must run for a comparison.",
+                )
+            time.sleep(REACH_POLL_S)
+        return index_at(read_transactions(storage, [s.path for s in found]), position, after)
+
+    return reach
+
+
+def index_at(transactions: pa.Table, position: str, after: int) -> int:
+    """The last index of the last transaction whose commit ends at or before a position; `after` if there is none."""
+    ends = transactions["commit_lsn"].to_numpy()
+    last = transactions["last_index"].to_numpy()[ends <= lsn_to_int(position)]
+    return max(int(last.max(initial=after)), after)
+
+
+def _table(batches: list[pa.RecordBatch], columns: Sequence[Column], key: Sequence[str]) -> pa.Table:
+    if batches:
+        return pa.Table.from_batches(batches)
+    return pa.table({**{k: [] for k in key}, "__hash": []})
