@@ -23,7 +23,7 @@ ROWS_AT_ONCE = 131_072  # the places of their values stay in the processor's cac
 BYTES_AT_ONCE = 512 << 20  # Arrow's offsets end at 2 GB
 
 INDEX, TXN, OP, MISSING, OLD = "__index", "__txn", "__op", "__missing", "__old"
-_OLD_TAGS = (ord("K"), ord("O"))
+_TAG_AT = 5  # after the type byte and the table's oid
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,8 +131,7 @@ def _decode(
     op = batch.column("op").to_numpy()
     n, width = batch.num_rows, len(columns)
     starts, lengths = np.zeros((width, n), np.int64), np.full((width, n), kernels_pgoutput.NO_VALUE, np.int64)
-    any_old = bool(np.isin(data[np.minimum(offsets[:-1] + 5, data.size - 1)], _OLD_TAGS).any())
-    old_starts = np.zeros((width, n if any_old else 0), np.int64)
+    old_starts = np.zeros((width, n if _any_old(data, offsets) else 0), np.int64)
     old_lengths = np.full(old_starts.shape, kernels_pgoutput.NO_VALUE, np.int64)
     moved = np.zeros(n, dtype=np.uint8)
     answer = kernels_pgoutput.lay_out(
@@ -165,6 +164,13 @@ def _buffers(payload: pa.BinaryArray) -> tuple[Any, Any]:
     all_offsets = np.frombuffer(offsets, dtype=np.int32)
     bytes_ = np.frombuffer(data, dtype=np.uint8) if data is not None else np.zeros(0, np.uint8)
     return bytes_, all_offsets[payload.offset : payload.offset + len(payload) + 1]
+
+
+def _any_old(data: Any, offsets: Any) -> bool:
+    """Whether any message begins with an old tuple, of kind K or O."""
+    places = offsets[:-1].astype(np.int64) + _TAG_AT
+    tags = data[places[places < data.size]]
+    return bool(((tags == ord("K")) | (tags == ord("O"))).any())
 
 
 def _column(
