@@ -320,6 +320,7 @@ class RunInfo:
     rows: int
     bytes: int
     missing: bool
+    truncate_index: int = 0  # the last TRUNCATE in it, or 0; what lies before that is not in the run
 
 
 class Json:

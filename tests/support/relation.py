@@ -24,7 +24,7 @@ def columns_of(key_width: int = 1) -> tuple[Column, ...]:
     return (
         Column("n", "BIGINT", UpstreamType("int8", 20)),
         *keys,
-        Column("a b`c", "STRING", TEXT),
+        Column("a`b.c", "STRING", TEXT),
         Column("t", "STRING", TEXT),
     )
 
@@ -102,7 +102,7 @@ class History:
         moves = bool(free) and self.rng.random() < 0.4
         after = free[0] if moves else before
         row = self._row(after)
-        may_miss = [i for i, c in enumerate(self.columns) if c.name in ("a b`c", "t")]
+        may_miss = [i for i, c in enumerate(self.columns) if c.name in ("a`b.c", "t")]
         missing = tuple(i for i in may_miss if self.rng.random() < 0.5)
         for i in missing:
             row[self.columns[i].name] = old_row[self.columns[i].name]

@@ -22,6 +22,7 @@ def add(
     rows: int,
     bytes: int,
     missing: bool,
+    truncate_index: int = 0,
     replaces: Sequence[int] = (),
 ) -> int:
     """Makes a written run part of the overlay; the runs that it contains are retired with it."""
@@ -34,6 +35,7 @@ def add(
             rows=rows,
             bytes=bytes,
             missing=int(missing),
+            truncate_index=truncate_index,
             created_at=time.time(),
         )
     )
@@ -83,4 +85,6 @@ def paths(c: Connection) -> set[str]:
 
 
 def _info(r: Row[tuple[object, ...]]) -> RunInfo:
-    return RunInfo(r.id, r.relation_id, r.first_index, r.last_index, r.path, r.rows, r.bytes, bool(r.missing))
+    return RunInfo(
+        r.id, r.relation_id, r.first_index, r.last_index, r.path, r.rows, r.bytes, bool(r.missing), r.truncate_index
+    )

@@ -185,6 +185,7 @@ run = Table(
     Column("rows", BigInteger, nullable=False),
     Column("bytes", BigInteger, nullable=False),
     Column("missing", Integer, nullable=False),
+    Column("truncate_index", BigInteger, nullable=False, server_default="0"),
     Column("created_at", Float, nullable=False),
     Column("retired_at", Float),  # merged into another run or folded; kept while a pin may need it
     sqlite_autoincrement=True,  # an id is never used again

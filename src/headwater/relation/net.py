@@ -79,6 +79,14 @@ def holes(overlay: pa.Table) -> pa.Table:
     return overlay.filter(pc.and_(pc.is_valid(overlay[FROM]), pc.is_null(first)))
 
 
+def touched(netted: pa.Table, changes: pa.Table, key: Sequence[str]) -> pa.Table:
+    """The rows of a netted overlay whose key any of the changes names, as its own or as the old one."""
+    olds = _only(changes[OLD]).drop_null()
+    sides = [[_only(netted[k]), _only(changes[k]), _only(pc.struct_field(olds, [i]))] for i, k in enumerate(key)]
+    numbers = _together([pa.concat_arrays(side) for side in sides])
+    return netted.filter(pa.array(np.isin(numbers[: netted.num_rows], numbers[netted.num_rows :])))
+
+
 def _uniform(piece: pa.Table, columns: Sequence[Column], key: Sequence[str]) -> pa.Table:
     """The piece with every column that either kind of piece may have, in one order."""
     netted = FROM in piece.column_names
@@ -117,10 +125,7 @@ def _identify(rows: pa.Table, key: Sequence[str]) -> _Ids:
     keys = [
         pa.concat_arrays([_only(rows[k]), *(_only(pc.struct_field(p, [i])) for p in parts)]) for i, k in enumerate(key)
     ]
-    numbers = _numbers(keys[0])
-    for more in keys[1:]:
-        other = _numbers(more)
-        numbers = _numbers(pa.array(numbers * (int(other.max()) + 1) + other))
+    numbers = _together(keys)
     count = int(numbers.max()) + 1
     place = np.zeros(count, dtype=np.int64)
     place[numbers] = np.arange(len(numbers))
@@ -128,6 +133,15 @@ def _identify(rows: pa.Table, key: Sequence[str]) -> _Ids:
     old_ids = np.where(_valid(old), numbers[n : 2 * n], -1) if has_old else none
     origin_ids = np.where(_valid(origin), numbers[-n:], -1) if has_origin else none
     return _Ids(numbers[:n].copy(), old_ids, origin_ids, count, place, keys)
+
+
+def _together(keys: Sequence[pa.Array]) -> Ints:
+    """Equal keys of one or more columns as equal numbers."""
+    numbers = _numbers(keys[0])
+    for more in keys[1:]:
+        other = _numbers(more)
+        numbers = _numbers(pa.array(numbers * (int(other.max(initial=0)) + 1) + other))
+    return numbers
 
 
 def _numbers(values: pa.Array) -> Ints:
@@ -246,7 +260,8 @@ def _missing_masks(lists: pa.ChunkedArray, width: int) -> dict[int, Flags]:
         return {}
     flat = _only(lists)
     ordinals = _writable(flat.flatten(), np.int32)
-    row = np.repeat(np.arange(len(flat)), _writable(pc.fill_null(pc.list_value_length(flat), 0), np.int64))
+    lengths = np.asarray(pc.fill_null(pc.list_value_length(flat), 0).to_numpy(zero_copy_only=False), np.int64)
+    row = np.repeat(np.arange(len(flat)), lengths)
     masks: dict[int, Flags] = {}
     for ordinal in range(width):
         where = row[ordinals == ordinal]

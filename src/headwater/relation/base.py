@@ -1,0 +1,144 @@
+"""The base: an ordinary Delta table. Created through Spark; files are added through delta-rs, without a Spark job.
+
+Only the owner of a relation's commit lease may call what writes here: two committers on one base can overwrite each
+other's commit on a local disk.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Transaction
+from deltalake.exceptions import DeltaError, TableNotFoundError
+from deltalake.transaction import AddAction
+from pyspark.sql import SparkSession
+
+from headwater.errors import DataError
+from headwater.model import Column, DataFile, RelationInfo
+from headwater.relation.schema import quoted, text
+from headwater.storage import Storage
+
+CHECKPOINT_INTERVAL = 20  # commits; a reader replays at most this many small files
+
+# DV: a fold marks rows as gone instead of writing their files again. Skipping needs statistics on key columns only
+# where they are useful; the names are given because a key may stand behind the first 32 columns.
+_PROPERTIES = {
+    "delta.checkpointInterval": str(CHECKPOINT_INTERVAL),
+    "delta.logRetentionDuration": "interval 30 days",
+    "delta.deletedFileRetentionDuration": "interval 7 days",
+}
+STATISTICS_TYPES = (
+    "SMALLINT",
+    "INT",
+    "BIGINT",
+    "DECIMAL",
+    "DATE",
+    "TIMESTAMP",
+    "TIMESTAMP_NTZ",
+    "STRING",
+)  # NaN has no place in a range
+
+
+def create(session: SparkSession, storage: Storage, relation: RelationInfo) -> int:
+    """Makes the empty base of a relation and gives its Delta version; an existing one is left as it is."""
+    path = storage.url(relation.base_path)
+    if not exists(storage, relation.base_path):
+        columns = ", ".join(f"{quoted(c.name)} {c.lake_type}" for c in relation.columns)
+        properties = ", ".join(f"'{k}' = {text(v)}" for k, v in _properties(relation).items())
+        session.sql(f"CREATE TABLE delta.{quoted(path)} ({columns}) USING delta TBLPROPERTIES ({properties})")
+    return current_version(storage, relation.base_path)
+
+
+def exists(storage: Storage, base_path: str) -> bool:
+    return bool(DeltaTable.is_deltatable(storage.url(base_path)))
+
+
+def current_version(storage: Storage, base_path: str) -> int:
+    """The newest version of the base."""
+    return int(_open(storage, base_path).version())
+
+
+def has_transaction(storage: Storage, base_path: str, app_id: str, version: int) -> bool:
+    """Whether a commit with this application id and version (or a later one) is in the base."""
+    recorded = _open(storage, base_path).transaction_version(app_id)
+    return recorded is not None and recorded >= version
+
+
+def transaction_commit(storage: Storage, base_path: str, app_id: str, version: int) -> int | None:
+    """The Delta version that the transaction made, or None if the base does not have it."""
+    table = _open(storage, base_path)
+    recorded = table.transaction_version(app_id)
+    if recorded is None or recorded < version:
+        return None
+    low, high = 0, int(table.version())  # ids only grow, so the commit can be found by halving
+    while low < high:
+        middle = (low + high) // 2
+        at = _recorded_at(storage, base_path, middle, app_id)
+        low, high = (low, middle) if at is not None and at >= version else (middle + 1, high)
+    return low
+
+
+def ranges(storage: Storage, base_path: str, column: str) -> pa.Table | None:
+    """Per file of the newest version the column's least and greatest value (`low`, `high`); None if a file hides it."""
+    actions = pa.table(_open(storage, base_path).get_add_actions(flatten=True))
+    names = [f"min.{column}", f"max.{column}"]
+    if not set(names) <= set(actions.column_names) or any(actions[n].null_count for n in names):
+        return None
+    return pa.table([actions[n] for n in names], names=["low", "high"])
+
+
+def add_files(storage: Storage, base_path: str, files: Sequence[DataFile], app_id: str, version: int) -> int:
+    """Commits files that lie next to the base, once per (app_id, version); gives the Delta version that has them.
+
+    delta-rs records the id but does not refuse it a second time (two adds would double the rows), so it is asked first.
+    """
+    table = _open(storage, base_path)
+    done = transaction_commit(storage, base_path, app_id, version)
+    if done is not None:
+        return done
+    for file in files:
+        if not storage.exists(f"{base_path}/{file.path}"):
+            raise DataError(
+                "data.base_damaged",
+                f"a scanned file is missing next to the base {base_path}",
+                "Drop and create the table.",
+            )
+    now = int(time.time() * 1000)
+    table.create_write_transaction(
+        [AddAction(f.path, f.bytes, {}, now, True, f.stats) for f in files],
+        mode="append",
+        schema=table.schema(),
+        commit_properties=CommitProperties(app_transactions=[Transaction(app_id, version)]),
+        # cleaning up is upkeep's
+        post_commithook_properties=PostCommitHookProperties(create_checkpoint=True, cleanup_expired_logs=False),
+    )
+    return int(_open(storage, base_path).version())
+
+
+def _open(storage: Storage, base_path: str) -> DeltaTable:
+    try:
+        return DeltaTable(storage.url(base_path))
+    except TableNotFoundError as e:
+        raise DataError("data.base_damaged", f"there is no base at {base_path}", "Drop and create the table.") from e
+
+
+def _recorded_at(storage: Storage, base_path: str, version: int, app_id: str) -> int | None:
+    try:
+        return DeltaTable(storage.url(base_path), version=version).transaction_version(app_id)  # type: ignore[no-any-return]
+    except DeltaError:  # a version so old that its log is gone: what is searched for is newer
+        return None
+
+
+def _properties(relation: RelationInfo) -> Mapping[str, str]:
+    vectors = relation.options.get("deletion_vectors", "true")
+    return {
+        **_PROPERTIES,
+        "delta.enableDeletionVectors": vectors,
+        "delta.dataSkippingStatsColumns": ",".join(quoted(c.name) for c in relation.columns if _has_statistics(c)),
+    }
+
+
+def _has_statistics(column: Column) -> bool:
+    return column.lake_type.split("(")[0] in STATISTICS_TYPES

@@ -1,0 +1,151 @@
+"""The fold: one MERGE that moves an overlay into the base, at most once."""
+
+from __future__ import annotations
+
+from functools import reduce
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from delta.tables import DeltaTable
+from pyspark.sql import Column as Expression
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as fn
+
+from headwater.errors import DataError
+from headwater.model import Layout, RelationInfo
+from headwater.relation import base, read
+from headwater.relation.keys import in_any, literal
+from headwater.relation.overlay import Overlay, read_keys
+from headwater.relation.schema import GONE, OP, UPSERT, quoted
+from headwater.storage import Storage
+
+MOST_RANGES = 32  # an OR of more ranges costs the planner more than the files it skips
+_RANGED = ("SMALLINT", "INT", "BIGINT", "DATE")  # statistics of these are exact in every writer
+
+
+def fold(
+    session: SparkSession,
+    storage: Storage,
+    relation: RelationInfo,
+    layout: Layout,
+    overlay: Overlay,
+    app_id: str,
+    version: int,
+) -> int:
+    """Merges the overlay into the base and gives the Delta version that holds it; once per (app_id, version).
+
+    Afterwards the base holds the layout's covered spans as they are at the overlay's index. The caller is the base's
+    only committer. A base that already has this fold is left alone.
+    """
+    done = base.transaction_commit(storage, relation.base_path, app_id, version)
+    if done is not None or overlay.empty:
+        return base.current_version(storage, relation.base_path) if done is None else done
+    if overlay.holes.num_rows:
+        raise DataError(
+            "job.failed",
+            f"{overlay.holes.num_rows} keys of {relation.name} must be scanned again before it can be folded",
+            "Wait until the scan is done; it starts by itself.",
+        )
+    own = session.newSession()  # the transaction's id is a setting of the session
+    own.conf.set("spark.sql.session.timeZone", "UTC")
+    own.conf.set("spark.databricks.delta.write.txnAppId", app_id)
+    own.conf.set("spark.databricks.delta.write.txnVersion", str(version))
+    _merge(own, storage, relation, layout, overlay)
+    made = base.transaction_commit(storage, relation.base_path, app_id, version)
+    # a MERGE that changes nothing makes no commit: the base is already what the fold would make it
+    return base.current_version(storage, relation.base_path) if made is None else made
+
+
+def _merge(session: SparkSession, storage: Storage, relation: RelationInfo, layout: Layout, overlay: Overlay) -> None:
+    source = _source(session, storage, relation, layout, overlay)
+    target = DeltaTable.forPath(session, storage.url(relation.base_path)).alias("t")
+    matches = [_of("t", k) == _of("s", f"__s{_ordinal(relation, k)}") for k in relation.key]
+    ranges = None if overlay.emptied else _touched_ranges(storage, relation, overlay)
+    if ranges is not None:
+        matches.append(ranges)
+    values: dict[str, str | Expression] = {quoted(c.name): _of("s", f"__s{i}") for i, c in enumerate(relation.columns)}
+    merge = (
+        target.merge(source.alias("s"), reduce(lambda a, b: a & b, matches))
+        .whenMatchedDelete(_of("s", OP) == GONE)
+        .whenMatchedUpdate(set=values)
+        .whenNotMatchedInsert(_of("s", OP) == UPSERT, values=values)
+    )
+    if overlay.emptied:
+        spans = [s.span for i, s in enumerate(layout.spans) if i in overlay.emptied]
+        merge = merge.whenNotMatchedBySourceDelete(in_any(spans, relation.key_columns, "t"))
+    merge.execute()
+
+
+def _source(
+    session: SparkSession, storage: Storage, relation: RelationInfo, layout: Layout, overlay: Overlay
+) -> DataFrame:
+    """The overlay's rows with every value in place. The columns are renamed: the target has the same names."""
+    stored = read.base_at(session, storage, relation, layout, overlay)
+    frames = read.layers(session, storage, relation, overlay)
+    rows = reduce(DataFrame.unionAll, read.resolved(relation, overlay, stored, frames))
+    names = [fn.col(quoted(c.name)).alias(f"__s{i}") for i, c in enumerate(relation.columns)]
+    return rows.select(*names, fn.col(OP))
+
+
+def _touched_ranges(storage: Storage, relation: RelationInfo, overlay: Overlay) -> Expression | None:
+    """The first key column's ranges of the files that the overlay touches, so that MERGE skips the others.
+
+    None when that would skip nothing, or when a file does not say its range. A range is what the file's statistics say,
+    so a row outside of all ranges cannot have a key of the overlay.
+    """
+    column = relation.key_columns[0]
+    if column.lake_type not in _RANGED:
+        return None
+    keys = read_keys(storage, overlay, column.name)
+    files = base.ranges(storage, relation.base_path, column.name)
+    if files is None or not len(keys) or not files.num_rows:
+        return None
+    touched = _touched(keys, files)
+    if touched.num_rows == files.num_rows:
+        return None
+    ranges = _merged(touched)
+    if not ranges:
+        return fn.lit(False)
+    if len(ranges) > MOST_RANGES:
+        ranges = [(ranges[0][0], ranges[-1][1])]
+    of = _of("t", column.name)
+    parts = [
+        (of >= literal(pa.scalar(low, keys.type), column.lake_type))
+        & (of <= literal(pa.scalar(high, keys.type), column.lake_type))
+        for low, high in ranges
+    ]
+    return reduce(lambda a, b: a | b, parts)
+
+
+def _touched(keys: pa.Array, files: pa.Table) -> pa.Table:
+    """The files (low, high) in whose range any of the keys lies."""
+    ordered = keys.cast(pa.int32()).cast(pa.int64()) if pa.types.is_date(keys.type) else keys.cast(pa.int64())
+    sorted_keys = pc.sort_indices(ordered)
+    places = ordered.take(sorted_keys).to_numpy()
+    low, high = (_as_integers(files[name]).to_numpy() for name in ("low", "high"))
+    hit = places.searchsorted(low, side="left") < places.searchsorted(high, side="right")
+    return files.filter(pa.array(hit))
+
+
+def _as_integers(values: pa.ChunkedArray) -> pa.ChunkedArray:
+    return values.cast(pa.int32()).cast(pa.int64()) if pa.types.is_date(values.type) else values.cast(pa.int64())
+
+
+def _merged(files: pa.Table) -> list[tuple[Any, Any]]:
+    """The files' ranges in order, overlapping ones made one."""
+    result: list[tuple[Any, Any]] = []
+    for low, high in sorted(zip(files["low"].to_pylist(), files["high"].to_pylist(), strict=True)):
+        if result and low <= result[-1][1]:
+            result[-1] = (result[-1][0], max(high, result[-1][1]))
+        else:
+            result.append((low, high))
+    return result
+
+
+def _of(alias: str, name: str) -> Expression:
+    return fn.col(f"{alias}.{quoted(name)}")
+
+
+def _ordinal(relation: RelationInfo, name: str) -> int:
+    return next(i for i, c in enumerate(relation.columns) if c.name == name)

@@ -1,0 +1,120 @@
+"""A relation at an index as a DataFrame: the base at its pinned version with the overlay laid over it.
+
+No Python worker takes part: layers are Parquet files, their keys are broadcast, and the base is read once (and once
+more for the key columns of rows whose missing values the base holds).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+
+from pyspark.sql import Column as Expression
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as fn
+
+from headwater.model import Layout, RelationInfo
+from headwater.relation.keys import in_any
+from headwater.relation.overlay import Layer, Overlay
+from headwater.relation.schema import FROM, INDEX, MISSING, OP, TXN, UPSERT, quoted
+from headwater.storage import Storage
+
+BROADCAST_ROWS = 300_000  # whole rows; keys alone are always broadcast, the overlay's cap bounds them
+
+
+def dataframe(
+    session: SparkSession, storage: Storage, relation: RelationInfo, layout: Layout, overlay: Overlay
+) -> DataFrame:
+    """The rows of the relation's covered spans at the overlay's index."""
+    base = base_at(session, storage, relation, layout, overlay)
+    if overlay.empty:
+        return base
+    frames = layers(session, storage, relation, overlay)
+    rows = _without(base, relation, frames)
+    for row in resolved(relation, overlay, base, frames):
+        rows = rows.unionAll(row.where(fn.col(OP) == UPSERT).select(*_columns(relation)))
+    return rows
+
+
+def base_at(
+    session: SparkSession, storage: Storage, relation: RelationInfo, layout: Layout, overlay: Overlay
+) -> DataFrame:
+    """The base's rows that count: its pinned version, without spans that are not covered or have been truncated."""
+    base = session.read.format("delta").option("versionAsOf", layout.base_version).load(storage.url(relation.base_path))
+    shown = [s.span for i, s in enumerate(layout.spans) if i not in overlay.emptied]
+    if not shown:
+        return base.select(*_columns(relation)).where(fn.lit(False))
+    if not (layout.complete and not overlay.emptied):
+        condition = in_any(shown, relation.key_columns)
+        base = base if condition is None else base.where(condition)
+    return base.select(*_columns(relation))
+
+
+def resolved(relation: RelationInfo, overlay: Overlay, base: DataFrame, frames: Sequence[DataFrame]) -> list[DataFrame]:
+    """The overlay's rows (relation columns and `__op`) by layer, each key once, missing values taken from the base."""
+    result = []
+    for i, (layer, frame) in enumerate(zip(overlay.layers, frames, strict=True)):
+        visible = _without(frame, relation, frames[i + 1 :])
+        if not layer.missing:
+            result.append(visible.select(*_columns(relation), fn.col(OP)))
+            continue
+        whole = visible.where(fn.col(MISSING).isNull())
+        result.append(whole.select(*_columns(relation), fn.col(OP)))
+        result.append(_filled(relation, base, visible.where(fn.col(MISSING).isNotNull()), layer))
+    return result
+
+
+def layers(session: SparkSession, storage: Storage, relation: RelationInfo, overlay: Overlay) -> list[DataFrame]:
+    """The overlay's layers, oldest first."""
+    return [_layer(session, storage, relation, layer) for layer in overlay.layers]
+
+
+def _filled(relation: RelationInfo, base: DataFrame, incomplete: DataFrame, layer: Layer) -> DataFrame:
+    """Rows that lack columns, joined with the base row that has them; a row without one is a hole and stays hidden."""
+    stored = base.select(*(fn.col(quoted(c.name)).alias(f"__b{i}") for i, c in enumerate(relation.columns)))
+    ordinals = {c.name: i for i, c in enumerate(relation.columns)}
+    matches = [
+        fn.col(f"__b{ordinals[k]}")
+        == fn.when(fn.col(FROM).isNull(), fn.col(quoted(k))).otherwise(fn.col(f"{FROM}.{quoted(k)}"))
+        for k in relation.key
+    ]
+    small = fn.broadcast(incomplete) if layer.rows <= BROADCAST_ROWS else incomplete
+    values = [
+        fn.col(quoted(c.name))
+        if c.name in relation.key
+        else fn.when(fn.array_contains(MISSING, i), fn.col(f"__b{i}")).otherwise(fn.col(quoted(c.name))).alias(c.name)
+        for i, c in enumerate(relation.columns)
+    ]
+    return stored.join(small, _all(matches), "inner").select(*values, fn.col(OP))
+
+
+def _without(rows: DataFrame, relation: RelationInfo, frames: Sequence[DataFrame]) -> DataFrame:
+    """The rows whose key none of the layers names."""
+    if not frames:
+        return rows
+    keys = reduce(
+        DataFrame.unionAll,
+        (f.select(*(fn.col(quoted(k)).alias(f"__k{i}") for i, k in enumerate(relation.key))) for f in frames),
+    )
+    matches = [fn.col(quoted(k)) == fn.col(f"__k{i}") for i, k in enumerate(relation.key)]
+    return rows.join(fn.broadcast(keys), _all(matches), "left_anti")
+
+
+def _layer(session: SparkSession, storage: Storage, relation: RelationInfo, layer: Layer) -> DataFrame:
+    return session.read.schema(_ddl(relation)).parquet(storage.url(layer.path))
+
+
+def _ddl(relation: RelationInfo) -> str:
+    own = [f"{quoted(c.name)} {c.lake_type}" for c in relation.columns]
+    key = ", ".join(f"{quoted(c.name)}: {c.lake_type}" for c in relation.key_columns)
+    return ", ".join(
+        [*own, f"{OP} TINYINT", f"{INDEX} BIGINT", f"{TXN} BIGINT", f"{MISSING} ARRAY<INT>", f"{FROM} STRUCT<{key}>"]
+    )
+
+
+def _columns(relation: RelationInfo) -> list[Expression]:
+    return [fn.col(quoted(c.name)) for c in relation.columns]
+
+
+def _all(conditions: Sequence[Expression]) -> Expression:
+    return reduce(lambda a, b: a & b, conditions)
