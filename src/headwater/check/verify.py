@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -61,7 +60,7 @@ class Target:
 
     relation: RelationInfo
     layout: Layout
-    lake: Callable[[int], AbstractContextManager[DataFrame]]
+    lake: Callable[[int], DataFrame]
 
 
 def verify(
@@ -108,15 +107,15 @@ def _verify_at(
     if theirs is None:
         return None
     index = reach(cut.position)
-    with target.lake(index) as rows:
-        comparison = compare(
-            theirs,
-            digest_of(rows, relation.columns, relation.key),
-            relation.key,
-            upstream.rows_in,
-            lambda ranges: rows_of(rows, relation.columns, relation.key, ranges),
-            limit=limit,
-        )
+    rows = target.lake(index)
+    comparison = compare(
+        theirs,
+        digest_of(rows, relation.columns, relation.key),
+        relation.key,
+        upstream.rows_in,
+        lambda ranges: rows_of(rows, relation.columns, relation.key, ranges),
+        limit=limit,
+    )
     return Verified(relation.name, cut.position, index, layout.complete, comparison, time.monotonic() - started)
 
 

@@ -1,0 +1,30 @@
+"""Invariants of the random writer's tables: what every consistent cut must show."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from support.writer import ACCOUNTS, TOTAL
+
+QUERY = (
+    "SELECT (SELECT sum(amount) FROM ledger_a) + (SELECT sum(amount) FROM ledger_b) AS total, "
+    "(SELECT count(*) FROM ledger_a) AS a, (SELECT count(*) FROM ledger_b) AS b"
+)
+
+
+def check_invariant(total: Any, a: Any, b: Any) -> None:
+    """Money is neither made nor lost: a transfer is seen in both tables or in none."""
+    assert (int(total), int(a), int(b)) == (TOTAL, ACCOUNTS, ACCOUNTS), (total, a, b)
+
+
+def check_upstream(connection: Any) -> None:
+    """The invariant holds upstream itself, so that a failure elsewhere is a failure there."""
+    check_invariant(*connection.execute(QUERY).fetchone())
+
+
+def check_lake(headwater: Any) -> None:
+    """The invariant in one SELECT over both tables at one epoch; `headwater` is what `headwater.open` gives."""
+    rows = headwater.sql(QUERY)
+    (row,) = rows.collect() if hasattr(rows, "collect") else list(rows)
+    values = row.asDict() if hasattr(row, "asDict") else row
+    check_invariant(values["total"], values["a"], values["b"])
