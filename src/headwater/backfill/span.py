@@ -41,12 +41,13 @@ def locate(spans: Sequence[Span], key_columns: Sequence[Column], keys: pa.Table)
     # A key stands at twice its rank, a bound one step before or after the key that it names.
     points = iter((2 * bound_rank + np.where([b.after for b in bounds], 1, -1)).tolist())
     lowest, highest = -2, 2 * (count + len(bounds)) + 2
-    lo = np.array([[next(points) if s.lo else lowest, next(points) if s.hi else highest] for s in spans], np.int64)
-    order = np.argsort(lo[:, 0], kind="stable")
+    ends = np.array([[next(points) if s.lo else lowest, next(points) if s.hi else highest] for s in spans], np.int64)
+    lo, hi = ends[:, 0], ends[:, 1]
+    order = np.lexsort((hi, lo))  # a span without keys before its neighbour that begins at the same place
     at = 2 * key_rank
-    place = np.searchsorted(lo[order, 0], at, side="left") - 1
+    place = np.searchsorted(lo[order], at, side="left") - 1
     found = order[np.maximum(place, 0)]
-    return np.where((place >= 0) & (at < lo[found, 1]), found, NOWHERE).astype(np.int64)
+    return np.where((place >= 0) & (at < hi[found]), found, NOWHERE).astype(np.int64)
 
 
 def _ranks(
