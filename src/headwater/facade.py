@@ -13,7 +13,7 @@ from typing import Self
 from pyspark.sql import DataFrame, SparkSession
 
 from headwater import config
-from headwater.check.verify import verify_tables
+from headwater.check.tables import verify_tables
 from headwater.engine import remote, spark, wire
 from headwater.engine.home import Home
 from headwater.engine.read import Reader

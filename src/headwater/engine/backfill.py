@@ -16,7 +16,7 @@ from headwater.engine.home import Home
 from headwater.engine.planner import plan_relation
 from headwater.engine.scanner import scan
 from headwater.engine.upstreams import upstream_of
-from headwater.errors import HeadwaterError, Retry
+from headwater.errors import DataError, HeadwaterError, Retry
 from headwater.meta import connections, lease, relations, spans
 from headwater.meta.lease import Lease
 from headwater.model import ConnectionState, RelationInfo, SpanInfo, SpanState, TableState
@@ -112,7 +112,17 @@ class Backfill:
         """Checks the table again (it may have changed since it was defined), publishes it, takes a ticket."""
         upstream = upstream_of(self._home.meta, relation.connection_id)
         schema, table = relation.upstream_schema, relation.upstream_table
-        upstream.find_table(schema, table, [c.name for c in relation.columns], relation.key)
+        found = upstream.find_table(schema, table, [c.name for c in relation.columns], relation.key)
+        if found.id != relation.upstream_id:
+            raise DataError(
+                "data.rewritten",
+                f"{schema}.{table} was dropped and created again since {relation.name} was defined",
+                f"DROP TABLE {relation.name}; and CREATE TABLE it again.",
+            )
+        with self._home.meta.write() as c:
+            lease.check(c, self._held)
+            # Before the ticket: what was captured by now is of transactions that will have ended when scans begin.
+            relations.set_begin(c, relation.id, connections.get(c, relation.connection_id).committed_index)
         work.ticket = upstream.publish(schema, table)
         crash.here("publication.altered")
         self._set_state(relation.id, TableState.WAITING)
@@ -129,7 +139,6 @@ class Backfill:
         with self._home.meta.write() as c:
             lease.check(c, self._held)
             relations.set_base_version(c, relation.id, version)
-            relations.set_begin(c, relation.id, connections.get(c, relation.connection_id).committed_index)
             relations.set_fingerprint(c, relation.id, fingerprint)
             relations.set_state(c, relation.id, TableState.FILLING)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import ctypes
 import logging
 import os
 import select
@@ -20,6 +21,7 @@ import threading
 import time
 from pathlib import Path
 
+import pyarrow as pa
 import sqlalchemy as sa
 
 from headwater import config
@@ -40,6 +42,7 @@ BACKOFF_FIRST_S = 0.5
 BACKOFF_LAST_S = 30.0
 LOOK_BYTES = 64 << 10  # below this it costs nothing to look for the end of a transaction again
 STILL_WAITING_S = 1.0  # while the disk is full the upstream hears from us this often
+M_ARENA_MAX, M_MMAP_THRESHOLD = -8, -3  # malloc.h
 
 log = logging.getLogger("headwater.capture")
 
@@ -252,17 +255,21 @@ class Receiver:
             if self._inbox.size < config.FLUSH_BYTES or not cut.piece:
                 return False  # the end of the transaction is still to come
             messages, size = cut.piece, cut.piece_bytes
-        rest = self._thread.inbox()
-        self._inbox.carry(rest, messages, size)
-        full, self._inbox = self._inbox, rest
-        if not cut.commits and cut.whole and not self._open and cut.position <= lsn_to_int(self._thread.position):
-            full.clear()  # keepalives that say nothing new
+        self._wait_for_writer()
+        if self._stopping.is_set():
+            return False
+        if not cut.commits and cut.whole and cut.position <= lsn_to_int(self._thread.position):
+            self._inbox = self._inbox.without(messages, size)  # keepalives that say nothing new
             return False
         self._open = not cut.whole
-        while not self._thread.offer(full, messages, size, STILL_WAITING_S) and not self._stopping.is_set():
-            self._thread.check()
-            self._acknowledge()  # so that the upstream does not take us for dead
+        self._inbox = self._thread.hand_over(self._inbox, messages, size)
         return True
+
+    def _wait_for_writer(self) -> None:
+        """Waits until the last batch is published; meanwhile the upstream must not take us for dead."""
+        while not self._thread.wait_idle(STILL_WAITING_S) and not self._stopping.is_set():
+            self._acknowledge()
+        self._thread.check()
 
     def _acknowledge(self, *, ask: bool = False) -> None:
         position = self._thread.position
@@ -301,6 +308,15 @@ def _watch_stdin(capture: Capture) -> None:
     capture.stop()
 
 
+def _stay_small() -> None:
+    """Gives buffers back to the system as soon as they are free; by default malloc keeps some 50 MB of them."""
+    pa.set_memory_pool(pa.system_memory_pool())
+    with contextlib.suppress(OSError, AttributeError):  # only glibc has it, and only glibc needs it
+        libc = ctypes.CDLL(None)
+        libc.mallopt(M_ARENA_MAX, 2)
+        libc.mallopt(M_MMAP_THRESHOLD, 1 << 20)
+
+
 def main() -> int:
     """The process: see the module's text."""
     parser = argparse.ArgumentParser(prog="headwater.engine.capture")
@@ -316,6 +332,7 @@ def main() -> int:
     except HeadwaterError as e:
         log.error("%s: %s", e.code, e.message)
         return e.exit_status
+    _stay_small()
     signal.signal(signal.SIGTERM, lambda *_: capture.stop())
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the server decides when we end
     threading.Thread(target=_watch_stdin, args=(capture,), name="stdin", daemon=True).start()

@@ -1,0 +1,74 @@
+"""`headwater verify`: the tables of a home against their upstreams, each connection at one cut."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import ExitStack
+from functools import partial
+
+from pyspark.sql import DataFrame
+
+from headwater.check.verify import Target, reach_in, verify
+from headwater.engine.home import Home
+from headwater.engine.read import Reader, Seen
+from headwater.engine.results import Verified
+from headwater.engine.upstreams import upstream_of
+from headwater.errors import DefinitionError
+from headwater.meta import relations
+from headwater.model import Epoch, Layout, RelationInfo, TableState
+
+REACH_TIMEOUT_S = 120.0
+
+
+def verify_tables(home: Home, reader: Reader, table: str | None = None) -> list[Verified]:
+    """Compares a table (or all) at one cut per connection; a capture must run, writers may."""
+    with home.meta.read() as c:
+        names = {r.name.lower() for r in relations.all(c)}
+    if table is not None and table.lower() not in names:
+        raise DefinitionError("name.unknown", f"there is no table {table}", "SHOW TABLES lists what there is.")
+    with reader.at_epoch({table.lower()} if table else names) as (epoch, seen), ExitStack() as frames:
+        results = [Verified(s.relation.name, False, skipped=why) for s in seen if (why := _why_not(s))]
+        by_connection: defaultdict[int, list[Target]] = defaultdict(list)
+        for s in seen:
+            if s.layout is not None and not _why_not(s):
+                lake = partial(_lake, reader, frames, s.relation, s.layout)
+                by_connection[s.relation.connection_id].append(Target(s.relation, s.layout, lake))
+        for connection_id, targets in by_connection.items():
+            results += _at_one_cut(home, epoch, connection_id, targets)
+    return sorted(results, key=lambda v: v.table)
+
+
+def _why_not(s: Seen) -> str:
+    if s.relation.state is TableState.FAILED:
+        return f"it has stopped: {(s.relation.error or {}).get('message', '')}"
+    return "" if s.layout is not None else "nothing of it can be read yet"
+
+
+def _lake(reader: Reader, frames: ExitStack, relation: RelationInfo, layout: Layout, index: int) -> DataFrame:
+    return frames.enter_context(reader.at(relation, layout, index))
+
+
+def _at_one_cut(home: Home, epoch: Epoch, connection_id: int, targets: list[Target]) -> Iterator[Verified]:
+    upstream = upstream_of(home.meta, connection_id)
+    after = epoch.index_of(connection_id)
+    reach = reach_in(home.meta, home.storage, connection_id, after, timeout_s=REACH_TIMEOUT_S, nudge=upstream.position)
+    for found in verify(targets, upstream.endpoint, reach):
+        comparison = found.comparison
+        yield Verified(
+            table=found.table,
+            equal=found.equal,
+            lake_rows=comparison.lake_rows,
+            upstream_rows=comparison.upstream_rows,
+            position=found.position,
+            epoch=epoch.id,
+            differences=len(comparison.missing) + len(comparison.surplus) + len(comparison.different),
+            missing=tuple(map(_text, comparison.missing)),
+            extra=tuple(map(_text, comparison.surplus)),
+            different=tuple(map(_text, comparison.different)),
+            seconds=found.seconds,
+        )
+
+
+def _text(key: tuple[str, ...]) -> str:
+    return ", ".join(key)

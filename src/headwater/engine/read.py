@@ -1,0 +1,169 @@
+"""Reads at one epoch: which relations a statement may mean, at which layout, pinned while it runs."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Collection, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame, SparkSession
+
+from headwater.decode.pgoutput import Changes
+from headwater.engine.home import Home
+from headwater.engine.spark import Sessions
+from headwater.errors import DefinitionError
+from headwater.meta import epochs, relations, spans
+from headwater.model import Epoch, Layout, RelationInfo, TableState
+from headwater.relation import fold
+from headwater.relation.overlay import Overlays
+from headwater.relation.read import dataframe
+from headwater.relation.schema import quoted
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A relation as an epoch shows it; without a layout nothing of it may be read yet."""
+
+    relation: RelationInfo
+    layout: Layout | None
+    covered: float  # share of its spans
+
+    def warning(self) -> str:
+        """What its rows do not hold yet, in words; empty when they are all there."""
+        if self.relation.state is TableState.FAILED:
+            return f"{self.relation.name}: stopped: {(self.relation.error or {}).get('message', '')}"
+        if self.layout is not None and self.layout.complete:
+            return ""
+        waits = "" if self.relation.ordered else " (its keys compare only in the database: readable when complete)"
+        return f"{self.relation.name}: {self.covered * 100:.0f} % covered{waits}"
+
+
+@dataclass(frozen=True, slots=True)
+class Pinned:
+    """An epoch that is protected while the block runs, with a session in which its relations are views."""
+
+    session: SparkSession
+    epoch: Epoch
+    seen: tuple[Seen, ...]
+    warnings: tuple[str, ...]
+    home: Home
+
+    def show_changelog(self, view: str, connection: str, table: str | None, first: int | None, last: int | None) -> str:
+        """Makes a connection's changes a view of Debezium-shaped rows; returns the view's name."""
+        from headwater.engine.changes import changelog_rows
+
+        rows = changelog_rows(self.home, self.epoch, connection, table, first, last)
+        self.session.createDataFrame(rows).createOrReplaceTempView(view)
+        return view
+
+
+class Reader:
+    """The way to read a home. `session` gives Spark, at the first read that needs it."""
+
+    def __init__(self, home: Home, session: Callable[[], SparkSession]) -> None:
+        self._home = home
+        self._root = session
+        self._sessions: Sessions | None = None
+        self._lock = threading.Lock()
+        self._held = ExitStack()
+        self.overlays = Overlays(home.storage, home.meta, report=self._report)
+
+    @contextmanager
+    def pinned(self, names: Collection[str], *, require_complete: bool = False) -> Iterator[Pinned]:
+        """A session whose temp views are the relations among `names` (lower case), all at the newest epoch."""
+        with self.at_epoch(names) as (epoch, meant), self._pool().use() as session, ExitStack() as overlays:
+            warnings = tuple(w for w in (s.warning() for s in meant) if w)
+            if require_complete and warnings:
+                raise DefinitionError(
+                    "table.incomplete",
+                    "; ".join(warnings),
+                    "Wait until `headwater status` shows it live, then ask again.",
+                )
+            for s in meant:
+                self._frame(session, s, epoch, overlays).createOrReplaceTempView(quoted(s.relation.name))
+            yield Pinned(session, epoch, meant, warnings, self._home)
+
+    def frame(self, name: str) -> DataFrame:
+        """One relation at the newest epoch; what it needs is kept until `close()`, or for an hour."""
+        epoch, seen = self._held.enter_context(self._pin("frame"))
+        found = [s for s in seen if s.relation.name.lower() == name.lower()]
+        if not found:
+            raise DefinitionError("name.unknown", f"there is no table {name}", "SHOW TABLES lists what there is.")
+        return self._frame(self._root(), found[0], epoch, self._held)
+
+    @contextmanager
+    def at_epoch(self, names: Collection[str]) -> Iterator[tuple[Epoch, tuple[Seen, ...]]]:
+        """The newest epoch, pinned, and the relations among `names` (lower case) as it shows them."""
+        with self._pin("reader") as (epoch, seen):
+            yield epoch, tuple(s for s in seen if s.relation.name.lower() in names)
+
+    @contextmanager
+    def at(self, relation: RelationInfo, layout: Layout, index: int) -> Iterator[DataFrame]:
+        """A relation with a given layout at a given index, for a caller who has pinned both."""
+        with self._pool().use() as session, self.overlays.use(relation, layout, index) as overlay:
+            yield dataframe(session, self._home.storage, relation, layout, overlay)
+
+    @contextmanager
+    def _pin(self, owner: str) -> Iterator[tuple[Epoch, tuple[Seen, ...]]]:
+        """The newest epoch with every relation's layout, read in the transaction that pins it."""
+        with self._home.meta.write() as c:
+            epoch = epochs.newest(c) or Epoch(0, 0.0, ())
+            pin = epochs.take_pin(c, epoch.id, f"{owner}:{os.getpid()}")
+            seen = []
+            for relation in relations.all(c):
+                layout = epochs.layout_at(c, relation.id, epoch.id)
+                counts = spans.counts(c, relation.id)
+                total = sum(counts.values())
+                covered = sum(n for state, n in counts.items() if state in ("covered", "settled"))
+                seen.append(Seen(relation, layout, covered / total if total else 0.0))
+        try:
+            yield epoch, tuple(seen)
+        finally:
+            with self._home.meta.write() as c:
+                epochs.release_pin(c, pin)
+
+    def _frame(self, session: SparkSession, s: Seen, epoch: Epoch, overlays: ExitStack) -> DataFrame:
+        if s.layout is None:
+            columns = ", ".join(f"{quoted(c.name)} {c.lake_type}" for c in s.relation.columns)
+            return session.createDataFrame([], columns)
+        index = epoch.index_of(s.relation.connection_id)
+        overlay = overlays.enter_context(self.overlays.use(s.relation, s.layout, index))
+        return dataframe(session, self._home.storage, s.relation, s.layout, overlay)
+
+    def merge(self, relation: RelationInfo, layout: Layout, index: int, app_id: str, version: int) -> int:
+        """Folds the overlay at `index` into the base; returns the Delta version that holds it."""
+        with self.overlays.use(relation, layout, index) as overlay:
+            return fold.fold(self._root(), self._home.storage, relation, layout, overlay, app_id, version)
+
+    def make_run(self, relation: RelationInfo) -> bool:
+        """Makes a run of the relation's tail if it has grown long; True if it did."""
+        with self._home.meta.read() as c:
+            epoch = epochs.newest(c)
+            layout = epochs.layout_at(c, relation.id, epoch.id) if epoch else None
+        if epoch is None or layout is None or not layout.settled:
+            return False
+        return False
+        return runs.make(
+            self._home.storage, self._home.meta, self.overlays, relation, layout, epoch.index_of(relation.connection_id)
+        )
+
+    def close(self) -> None:
+        """Releases what frames have held."""
+        self._held.close()
+
+    def _pool(self) -> Sessions:
+        with self._lock:
+            if self._sessions is None:
+                self._sessions = Sessions(self._root())
+            return self._sessions
+
+    def _report(self, relation: RelationInfo, changes: Changes) -> None:
+        """Counts values that could not be kept, and notes columns that the upstream has added."""
+        with self._home.meta.write() as c:
+            for column, count in changes.unkept.items():
+                text = f"column {column}: values that the lake cannot keep are NULL"
+                relations.note(c, relation.id, "value.unkept", text, count)
+            for text in changes.notices:
+                relations.note(c, relation.id, "table.notice", text)
