@@ -11,7 +11,7 @@ from headwater.errors import DefinitionError
 DEFAULT_HOME = "./headwater-data"
 
 FLUSH_INTERVAL_S = 0.25  # a quarter of a second keeps freshness below half a second with cheap fsyncs
-FLUSH_BYTES = 16 << 20  # a segment stays small enough to hold in memory several times
+FLUSH_BYTES = 8 << 20  # two inboxes, a segment and its compressed form: the capture stays below 300 MB
 HEARTBEAT_INTERVAL_S = 10.0
 LEASE_S = 15.0  # a stopped owner is replaced after this long
 SPAN_ROWS = 200_000

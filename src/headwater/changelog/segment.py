@@ -35,7 +35,7 @@ TRANSACTION = np.dtype(
 
 Offsets = np.ndarray[Any, np.dtype[np.int32]]
 
-_OPTIONS = pa.ipc.IpcWriteOptions(compression="lz4")
+_OPTIONS = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)  # the other core is the upstream's reader
 _NAME = re.compile(r"(\d{20})-(\d+)\.arrow")
 
 

@@ -156,7 +156,7 @@ class _Job:
 
 
 class WriterThread:
-    """Runs a SegmentWriter beside the receiver: one batch being written, at most one waiting.
+    """Runs a SegmentWriter beside the receiver: while one batch is being written the next one is received.
 
     A disk that is full or a meta that does not answer is tried again until it works; `troubled` hears of it, and of
     None when it is over. Any other error ends the thread and is raised by `check`.
@@ -168,10 +168,11 @@ class WriterThread:
         self._writer = writer
         self._told = told
         self._troubled = troubled
-        self._jobs: queue.Queue[_Job | None] = queue.Queue(1)
-        self._free: queue.SimpleQueue[Inbox] = queue.SimpleQueue()
+        self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._idle = threading.Event()
+        self._idle.set()
         self._stopping = threading.Event()
-        self._busy = False
+        self._spare = Inbox()
         self._failure: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name="segment writer", daemon=True)
         self._thread.start()
@@ -183,37 +184,34 @@ class WriterThread:
 
     @property
     def idle(self) -> bool:
-        """Everything that was offered is published."""
-        return not self._busy
+        """Everything that was handed over is published."""
+        return self._idle.is_set()
+
+    def wait_idle(self, timeout_s: float) -> bool:
+        """Waits for `idle`."""
+        return self._idle.wait(timeout_s)
 
     def check(self) -> None:
         """Raises what ended the thread."""
         if self._failure is not None:
             raise self._failure
 
-    def inbox(self) -> Inbox:
-        """An empty inbox, used again where possible."""
-        try:
-            return self._free.get_nowait()
-        except queue.Empty:
-            return Inbox()
+    def hand_over(self, inbox: Inbox, messages: int, bytes: int) -> Inbox:
+        """Takes the first `messages` messages (`bytes` bytes), only when idle; gives back an inbox with the rest.
 
-    def offer(self, inbox: Inbox, messages: int, bytes: int, timeout_s: float) -> bool:
-        """Hands over the first `messages` messages; False if there was no room for them within the time."""
-        try:
-            self._busy = True
-            self._jobs.put(_Job(inbox, messages, bytes), timeout=timeout_s)
-            return True
-        except queue.Full:
-            return False
+        There are two inboxes, so memory does not depend on how far the writer lags behind.
+        """
+        assert self.idle
+        rest = self._spare
+        inbox.carry(rest, messages, bytes)
+        self._idle.clear()
+        self._jobs.put(_Job(inbox, messages, bytes))
+        return rest
 
     def stop(self) -> None:
-        """Ends after the batch that is being written; one that waits is dropped, it comes again."""
+        """Ends after the batch that is being written."""
         self._stopping.set()
-        try:
-            self._jobs.put_nowait(None)
-        except queue.Full:
-            log.debug("the writer will see the stop after its batch")
+        self._jobs.put(None)
         self._thread.join()
 
     def _run(self) -> None:
@@ -224,13 +222,12 @@ class WriterThread:
                 except queue.Empty:
                     self._persist(self._writer.renew)
                     continue
-                if job is None or self._stopping.is_set():
-                    return
-                self._do(job)
-                self._busy = not self._jobs.empty()
-                self._told()
+                if job is not None:
+                    self._do(job)
+                    self._told()
         except BaseException as e:
             self._failure = e
+            self._idle.set()
             self._told()
 
     def _do(self, job: _Job) -> None:
@@ -238,24 +235,25 @@ class WriterThread:
             data, lengths = job.inbox.arrays()
             self._writer.write(data[: job.bytes], lengths[: job.messages])
 
-        self._persist(write)
-        job.inbox.clear()
-        self._free.put(job.inbox)
+        if self._persist(write):
+            job.inbox.clear()
+            self._spare = job.inbox
+            self._idle.set()
 
-    def _persist(self, step: Callable[[], None]) -> None:
-        """Repeats a step while the machine lacks something, until it works or we are stopped."""
+    def _persist(self, step: Callable[[], None]) -> bool:
+        """Repeats a step while the machine lacks something, until it works (True) or we are stopped."""
         wait_s, trouble = RETRY_FIRST_S, False
         while True:
             try:
                 step()
                 if trouble:
                     self._troubled(None)
-                return
+                return True
             except (OSError, MachineError, sa.exc.OperationalError) as e:
                 trouble = True
                 self._troubled(_machine_error(e))
             if self._stopping.wait(wait_s):
-                return
+                return False
             wait_s = min(wait_s * 2, RETRY_LAST_S)
 
 

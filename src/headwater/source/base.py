@@ -60,6 +60,15 @@ class Inbox:
             into.data.write(view[bytes : self.size])
         into.lengths.extend(self.lengths[messages:])
 
+    def without(self, messages: int, bytes: int) -> Inbox:
+        """An inbox with what follows the first `messages` messages (`bytes` bytes)."""
+        if messages == self.count:
+            self.clear()
+            return self
+        rest = Inbox()
+        self.carry(rest, messages, bytes)
+        return rest
+
     def clear(self) -> None:
         """Makes it empty; the memory is kept for the next messages."""
         if self.size > INBOX_KEEP_BYTES:
