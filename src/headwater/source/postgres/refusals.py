@@ -39,6 +39,17 @@ def translate(endpoint: Endpoint, error: adbc_driver_manager.Error) -> Headwater
     return SourceError("source.failed", f"{place}: {told} (SQLSTATE {state})", "See the message of the upstream.")
 
 
+def broken_stream(endpoint: Endpoint, error: Exception) -> HeadwaterError:
+    """An error in the middle of the rows. Arrow passes on the text only, so the words must tell the kinds apart."""
+    words = _words(str(error))
+    place = f"{endpoint.host}:{endpoint.port}"
+    if "ERROR:" in str(error) and not words.startswith(("canceling", "terminating")):
+        return SourceError(
+            "source.failed", f"{place} could not send a row", "See the upstream's own log for the reason."
+        )
+    return SourceError("source.disconnected", f"{place} ended a scan: {words}", "Wait; it is tried again.", Retry.AUTO)
+
+
 def _words(text: str) -> str:
     """The server's own first line."""
     for mark in ("ERROR:", "FATAL:"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
@@ -17,7 +18,7 @@ from headwater.model import Bound, Column, Span
 from headwater.source.postgres.ask import qualified
 from headwater.source.postgres.cut import import_statement
 from headwater.source.postgres.keyset import KEY, ROW, KeyColumn, condition, order
-from headwater.source.postgres.refusals import translate
+from headwater.source.postgres.refusals import broken_stream, translate
 from headwater.source.postgres.session import Endpoint, quote_identifier, quote_literal
 
 Hooks = Callable[[str], None]
@@ -114,6 +115,7 @@ class TableScan:
         self._expected = expected
         self._batch_bytes = batch_bytes
         self._reader: pa.RecordBatchReader | None = None
+        self._cursor: Any = None
         try:
             self._connection = adbc.connect(endpoint.uri(), autocommit=True)
         except adbc_driver_manager.Error as e:
@@ -141,10 +143,17 @@ class TableScan:
             self._cursor.adbc_statement.set_options(**options)
             self._cursor.execute(statement)
             self._reader = self._cursor.fetch_record_batch()
-            yield from self._reader
-            self._reader = None
         except adbc_driver_manager.Error as e:
             raise translate(self.endpoint, e) from e
+        while self._reader is not None:
+            try:
+                batch = self._reader.read_next_batch()
+            except StopIteration:
+                self._reader = None
+                return
+            except (adbc_driver_manager.Error, OSError, pa.ArrowException) as e:
+                raise broken_stream(self.endpoint, e) from e
+            yield batch
 
     def bound_after(self, batch: pa.RecordBatch) -> Bound:
         """The place just after the last row of a batch."""
@@ -154,10 +163,13 @@ class TableScan:
 
     def stop(self) -> None:
         """Ends the stream of rows early; the rest of the span was not read."""
-        self._cursor.adbc_cancel()
-        if self._reader is not None:
-            self._reader.close()
-            self._reader = None
+        try:
+            self._cursor.adbc_cancel()
+            if self._reader is not None:
+                self._reader.close()
+                self._reader = None
+        except adbc_driver_manager.Error as e:
+            raise translate(self.endpoint, e) from e
 
     def finish(self) -> None:
         """Ends the transaction and moves the log with a message, so that an idle database too reaches `high`.
@@ -169,12 +181,12 @@ class TableScan:
         self.rows("SELECT pg_logical_emit_message(true, 'headwater', 'scan')::text")
 
     def close(self) -> None:
-        """Ends the session, and with it the transaction."""
-        if self._reader is not None:
-            self.stop()
-        if hasattr(self, "_cursor"):
-            self._cursor.close()
-        self._connection.close()
+        """Ends the session, and with it the transaction and an unread stream, also when the upstream is gone."""
+        for part in (self._reader, self._cursor, self._connection):
+            with suppress(adbc_driver_manager.Error):  # nothing is left to be lost: the session ends either way
+                if part is not None:
+                    part.close()
+        self._reader = None
 
     def __enter__(self) -> Self:
         return self

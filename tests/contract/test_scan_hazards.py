@@ -1,0 +1,322 @@
+"""Scans while the upstream does what has lost rows elsewhere: see facts of hazards 1, 9, 18, 32, 38, 39, 42."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psycopg
+import pytest
+
+from headwater.backfill.scan import scan_span
+from headwater.backfill.span import WHOLE
+from headwater.demo.embedded import EmbeddedPostgres
+from headwater.errors import HeadwaterError, Retry
+from headwater.model import ScanResult, Span
+from headwater.source.postgres.scan import Expected
+from headwater.source.postgres.session import lsn_to_int
+from headwater.source.postgres.snapshot import sees
+from support.backfill import bench, endpoint_of
+
+
+def until(condition: Callable[[], bool], timeout_s: float = 20.0) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline, "the awaited condition did not come"
+        time.sleep(0.01)
+
+
+def saw(result: ScanResult, txn: int) -> bool:
+    return bool(sees(result.saw, np.array([txn], np.int64))[0])
+
+
+@pytest.fixture
+def server() -> Iterator[EmbeddedPostgres]:
+    """A server of its own, for tests that change its settings or end it."""
+    with EmbeddedPostgres(18) as server:
+        yield server
+
+
+class Own:
+    """The `postgres` database of such a server, in the shape of the shared fixture."""
+
+    def __init__(self, server: EmbeddedPostgres) -> None:
+        self.server, self.name = server, "postgres"
+        self.execute, self.connect = server.execute, server.connect
+
+
+def test_a_commit_that_is_in_the_log_but_invisible_is_judged_unseen(server: EmbeddedPostgres, tmp_path: Path) -> None:
+    """Hazard 1, exactly: a commit waits for a standby that never answers."""
+    server.execute("CREATE TABLE t (id int PRIMARY KEY, v int)")
+    server.execute("INSERT INTO t VALUES (1, 10)")
+    server.execute("CREATE PUBLICATION p FOR TABLE t")
+    server.execute("SELECT pg_create_logical_replication_slot('s', 'pgoutput')")
+    table = bench(Own(server), tmp_path, "t")
+    server.execute("ALTER SYSTEM SET synchronous_standby_names = 'nobody'")
+    server.execute("SELECT pg_reload_conf()")
+    with server.connect() as writer:
+        writer.execute("SET synchronous_commit = on")
+        writer.execute("BEGIN")
+        (txn,) = writer.execute("UPDATE t SET v = 11 RETURNING pg_current_xact_id()::text::bigint").fetchone()
+        commit = threading.Thread(target=writer.execute, args=("COMMIT",))
+        commit.start()
+        until(lambda: bool(server.execute("SELECT 1 FROM pg_stat_activity WHERE wait_event = 'SyncRep'")))
+        options = "'proto_version', '1', 'publication_names', 'p'"
+        decoded = server.execute(f"SELECT data FROM pg_logical_slot_peek_binary_changes('s', NULL, NULL, {options})")
+        result = scan_span(table.job(WHOLE))
+        server.execute("ALTER SYSTEM RESET synchronous_standby_names")
+        server.execute("SELECT pg_reload_conf()")
+        commit.join(20)
+    assert any(message[:1] == b"U" for (message,) in decoded), "the log already had the new row"
+    assert table.rows(result) == [{"id": 1, "v": 10}]
+    assert not saw(result, txn)
+    assert saw(scan_span(table.job(WHOLE)), txn)
+
+
+def test_a_scan_does_not_hang_where_commits_wait_for_a_standby(server: EmbeddedPostgres, tmp_path: Path) -> None:
+    server.execute("CREATE TABLE t (id int PRIMARY KEY)")
+    table = bench(Own(server), tmp_path, "t")
+    server.execute("ALTER SYSTEM SET synchronous_standby_names = 'nobody'")
+    server.execute("SELECT pg_reload_conf()")
+    until(lambda: server.execute("SHOW synchronous_standby_names") == [("nobody",)])
+    result = scan_span(table.job(WHOLE))
+    assert lsn_to_int(server.execute("SELECT pg_current_wal_flush_lsn()::text")[0][0]) > lsn_to_int(result.high)
+
+
+@pytest.mark.parametrize("rewrite", ["TRUNCATE t", "ALTER TABLE t ALTER COLUMN v TYPE bigint USING v + 1"])
+def test_a_rewrite_while_the_scan_waits_for_its_lock_is_seen_whole(rewrite: str, database: Any, tmp_path: Path) -> None:
+    """Hazard 32: the lock comes before the snapshot, so the scan sees what the rewrite left."""
+    database.execute("CREATE TABLE t (id int PRIMARY KEY, v int)")
+    database.execute("INSERT INTO t SELECT i, i FROM generate_series(1, 10) i")
+    table = bench(database, tmp_path, "t")
+    results: list[ScanResult] = []
+    with database.connect() as writer:
+        writer.execute("BEGIN")
+        writer.execute(rewrite)
+        writer.execute("INSERT INTO t VALUES (99, 99)")
+        (txn,) = writer.execute("SELECT pg_current_xact_id()::text::bigint").fetchone()
+        scan = threading.Thread(target=lambda: results.append(scan_span(table.job(WHOLE))))
+        scan.start()
+        until(lambda: bool(database.execute("SELECT 1 FROM pg_locks WHERE NOT granted AND mode = 'AccessShareLock'")))
+        writer.execute("COMMIT")
+        scan.join(20)
+    (result,) = results
+    assert saw(result, txn)
+    assert [r["id"] for r in table.rows(result)] == [i for (i,) in database.execute("SELECT id FROM t ORDER BY id")]
+
+
+def test_a_truncate_waits_for_the_scan_and_is_unseen(database: Any, tmp_path: Path) -> None:
+    database.execute("CREATE TABLE t (id int PRIMARY KEY)")
+    database.execute("INSERT INTO t SELECT generate_series(1, 10)")
+    table = bench(database, tmp_path, "t")
+    truncated: list[int] = []
+
+    def truncate() -> None:
+        with database.connect() as writer:
+            writer.execute("BEGIN")
+            writer.execute("TRUNCATE t")
+            truncated.append(writer.execute("SELECT pg_current_xact_id()::text::bigint").fetchone()[0])
+            writer.execute("COMMIT")
+
+    thread = threading.Thread(target=truncate)
+
+    def at(point: str) -> None:
+        if point == "scan.after_snapshot":
+            thread.start()
+            waiting = "SELECT 1 FROM pg_locks WHERE NOT granted AND mode = 'AccessExclusiveLock'"
+            until(lambda: bool(database.execute(waiting)))
+
+    result = scan_span(table.job(WHOLE), hooks=at)
+    thread.join(20)
+    assert result.rows == 10
+    assert not saw(result, truncated[0])
+
+
+def test_rows_written_between_snapshot_and_rows_are_unseen(database: Any, tmp_path: Path) -> None:
+    database.execute("CREATE TABLE t (id int PRIMARY KEY)")
+    table = bench(database, tmp_path, "t")
+    inserted: list[int] = []
+
+    def at(point: str) -> None:
+        if point in ("scan.before_snapshot", "scan.before_rows"):
+            number = len(inserted) + 1
+            inserted.append(
+                database.execute(f"INSERT INTO t VALUES ({number}) RETURNING pg_current_xact_id()::text::bigint")[0][0]
+            )
+
+    result = scan_span(table.job(WHOLE), hooks=at)
+    assert table.rows(result) == [{"id": 1}]
+    assert [saw(result, txn) for txn in inserted] == [True, False]
+
+
+def test_no_reader_or_writer_waits_for_a_scan(database: Any, tmp_path: Path) -> None:
+    database.execute("CREATE TABLE t (id int PRIMARY KEY, v int)")
+    database.execute("INSERT INTO t VALUES (1, 1)")
+    table = bench(database, tmp_path, "t")
+
+    def at(point: str) -> None:
+        if point == "scan.before_rows":
+            with database.connect() as other:
+                other.execute("SET lock_timeout = '1ms'")
+                for statement in (
+                    "UPDATE t SET v = 2",
+                    "DELETE FROM t",
+                    "INSERT INTO t VALUES (1, 3)",
+                    "SELECT * FROM t FOR UPDATE",
+                    "CREATE INDEX ON t (v)",
+                ):
+                    other.execute(statement)
+
+    assert scan_span(table.job(WHOLE), hooks=at).rows == 1
+
+
+def test_a_locked_table_is_tried_again_later(database: Any, tmp_path: Path) -> None:
+    database.execute("CREATE TABLE t (id int PRIMARY KEY)")
+    table = bench(database, tmp_path, "t")
+    with database.connect() as other:
+        other.execute("BEGIN")
+        other.execute("LOCK TABLE t IN ACCESS EXCLUSIVE MODE")
+        with pytest.raises(HeadwaterError) as e:
+            scan_span(table.job(WHOLE, lock_timeout_s=0.05))
+        other.execute("ROLLBACK")
+    assert (e.value.code, e.value.retry) == ("source.lock_timeout", Retry.AUTO)
+
+
+def test_row_level_security_is_an_error_and_not_a_smaller_table(database: Any, tmp_path: Path) -> None:
+    database.execute("CREATE TABLE t (id int PRIMARY KEY)")
+    database.execute("INSERT INTO t VALUES (1), (2)")
+    database.execute("DROP ROLE IF EXISTS limited")
+    database.execute("CREATE ROLE limited LOGIN PASSWORD 'limited'")
+    database.execute("GRANT SELECT ON t TO limited")
+    table = bench(database, tmp_path, "t")
+    mine = replace(table, endpoint=endpoint_of(database.server, database.name, "limited", "limited"))
+    try:
+        assert scan_span(mine.job(WHOLE)).rows == 2
+        database.execute("ALTER TABLE t ENABLE ROW LEVEL SECURITY")
+        database.execute("CREATE POLICY p ON t USING (id = 1)")
+        with pytest.raises(HeadwaterError) as e:
+            scan_span(mine.job(WHOLE))
+        assert e.value.code == "table.row_security"
+        with pytest.raises(HeadwaterError) as e:
+            mine.plan()
+        assert e.value.code == "table.row_security"
+        database.execute("REVOKE SELECT ON t FROM limited")
+        with pytest.raises(HeadwaterError) as e:
+            scan_span(mine.job(WHOLE))
+        assert e.value.code == "source.privilege"
+    finally:
+        database.execute("DROP TABLE t")
+        database.execute("DROP ROLE limited")
+
+
+def test_a_table_that_was_created_again_is_not_read_as_the_old_one(database: Any, tmp_path: Path) -> None:
+    database.execute("CREATE TABLE t (id int PRIMARY KEY)")
+    table = bench(database, tmp_path, "t")
+    database.execute("DROP TABLE t")
+    with pytest.raises(HeadwaterError) as gone:
+        scan_span(table.job(WHOLE))
+    database.execute("CREATE TABLE t (id int PRIMARY KEY)")
+    with pytest.raises(HeadwaterError) as again:
+        scan_span(table.job(WHOLE))
+    assert {gone.value.code, again.value.code} == {"data.rewritten"}
+
+
+@pytest.mark.parametrize("expected", [Expected(system_identifier="1"), Expected(timeline="7")])
+def test_another_server_or_timeline_is_refused(expected: Expected, database: Any, tmp_path: Path) -> None:
+    database.execute("CREATE TABLE t (id int PRIMARY KEY)")
+    table = bench(database, tmp_path, "t")
+    with pytest.raises(HeadwaterError) as e:
+        scan_span(table.job(WHOLE, expected=expected))
+    assert e.value.code == "source.replaced"
+
+
+def test_a_standby_is_refused(server: EmbeddedPostgres, tmp_path: Path) -> None:
+    """Hazard 39: on a standby the snapshot's list of running transactions is empty, so all would look seen."""
+    server.execute("CREATE TABLE t (id int PRIMARY KEY)")
+    table = bench(Own(server), tmp_path, "t")
+    (server.data / "standby.signal").touch()
+    server.restart()
+    with pytest.raises(HeadwaterError) as e:
+        scan_span(table.job(WHOLE))
+    assert e.value.code == "source.standby"
+
+
+def test_another_life_of_the_server_is_told_apart(server: EmbeddedPostgres, tmp_path: Path) -> None:
+    server.execute("CREATE TABLE t (id int PRIMARY KEY)")
+    table = bench(Own(server), tmp_path, "t")
+    first, second = (scan_span(table.job(WHOLE)).server_life for _ in range(2))
+    server.crash()
+    server.start()
+    assert first == second != scan_span(table.job(WHOLE)).server_life
+
+
+def test_a_server_that_dies_in_the_middle_leaves_no_file_and_is_tried_again(
+    server: EmbeddedPostgres, tmp_path: Path
+) -> None:
+    server.execute("CREATE TABLE t (id int PRIMARY KEY, v text)")
+    server.execute("INSERT INTO t SELECT i, repeat(md5(i::text), 20) FROM generate_series(1, 50000) i")
+    table = bench(Own(server), tmp_path, "t")
+    seen: list[str] = []
+
+    def at(point: str) -> None:
+        seen.append(point)
+        if point == "scan.batch" and seen.count(point) == 2:
+            server.crash()
+
+    with pytest.raises(HeadwaterError) as e:
+        scan_span(table.job(WHOLE, batch_bytes=1 << 16), hooks=at)
+    assert e.value.retry is Retry.AUTO
+    assert not list((tmp_path / "base").glob("*"))
+
+
+def test_a_failure_at_any_point_leaves_neither_file_nor_transaction(database: Any, tmp_path: Path) -> None:
+    database.execute("CREATE TABLE t (id int PRIMARY KEY)")
+    database.execute("INSERT INTO t SELECT generate_series(1, 1000)")
+    table = bench(database, tmp_path, "t")
+    points: list[str] = []
+    scan_span(table.job(WHOLE), hooks=points.append)
+    (tmp_path / "base").rename(tmp_path / "kept")
+    for point in dict.fromkeys(points):
+
+        def fail(at: str, point: str = point) -> None:
+            if at == point:
+                raise RuntimeError(point)
+
+        with pytest.raises(RuntimeError, match=point):
+            scan_span(table.job(WHOLE), hooks=fail)
+        assert not list((tmp_path / "base").glob("*")), point
+    assert points[0] == "scan.before_snapshot" and points[-1] == "scan.after_message"
+    ours = "application_name = 'headwater scan' AND datname = current_database()"
+    until(lambda: not database.execute(f"SELECT 1 FROM pg_stat_activity WHERE {ours}"))
+
+
+def test_operators_of_an_extension_compare_its_keys(database: Any, tmp_path: Path) -> None:
+    """The fixed search_path is empty, so a bare `>` would not find them (or, worse, find those of plain text)."""
+    try:
+        database.execute("CREATE EXTENSION vector")
+    except psycopg.Error as e:
+        pytest.skip(f"no extension with a type of its own: {e}")
+    database.execute("CREATE TABLE t (a int, id vector(2), v int, PRIMARY KEY (a, id))")
+    database.execute(
+        "INSERT INTO t SELECT i % 2, ('[' || (i * 37 % 101) || ',' || i || ']')::vector, i "
+        "FROM generate_series(1, 200) i"
+    )
+    table = bench(database, tmp_path, "t")
+    parts = table.spans(table.plan(span_rows=30, span_bytes=1))
+    assert len(parts) == 8
+    found = table.scan_all(parts, slice_s=0.0, batch_bytes=500)
+    expected = database.execute("SELECT v FROM t ORDER BY a, id")
+    assert [r["v"] for r in found] == [v for (v,) in expected]
+
+
+def test_a_widened_column_is_read_as_it_is_now(database: Any, tmp_path: Path) -> None:
+    database.execute("CREATE TABLE t (id int PRIMARY KEY, v int, w text)")
+    database.execute("INSERT INTO t VALUES (1, 5, 'x')")
+    table = bench(database, tmp_path, "t")
+    database.execute("ALTER TABLE t ALTER COLUMN v TYPE bigint, ADD COLUMN extra int DEFAULT 3")
+    assert table.scan_all([Span(None, None)]) == [{"id": 1, "v": 5, "w": "x"}]
