@@ -137,7 +137,12 @@ def test_a_table_puts_numbers_right_and_shows_null() -> None:
 def test_a_value_cannot_command_the_terminal() -> None:
     r = result({"x": ("STRING", pa.array(["a\x1b[31mred\nb\u202ec"]))})
     shown = text(render.table(r))
-    assert "\x1b" not in shown and "\u202e" not in shown and "\\x1b[31mred\\nb" in shown
+    assert "\x1b" not in shown and "\u202e" not in shown and "\\x1b[31mred\n" in shown
+
+
+def test_a_single_text_of_several_lines_is_printed_as_it_is() -> None:
+    r = result({"statement": ("STRING", pa.array(["CREATE TABLE t (\n    a int\n);"]))})
+    assert text(render.table(r)) == "CREATE TABLE t (\n    a int\n);"
 
 
 def test_a_long_result_says_that_it_is_cut() -> None:

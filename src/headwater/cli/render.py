@@ -27,12 +27,14 @@ _NAMED = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 def table(result: Result) -> RenderableType:
     """The rows as a table: numbers to the right, NULL dim, control characters visible."""
     assert result.rows is not None
+    if result.rows.shape == (1, 1) and "\n" in shown(plain(result.rows.column(0))[0]):
+        return _cell(plain(result.rows.column(0))[0])  # a plan, a statement: text to be read or copied
     grid = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="bold")
     for name, kind in zip(result.columns, result.types, strict=True):
         justify: Any = "right" if kind.upper().startswith(NUMBERS) else "left"
         grid.add_column(Text(visible(name)), justify=justify, overflow="fold")
-    shown = result.rows.slice(0, SHOWN_ROWS)
-    for row in zip(*(plain(c) for c in shown.columns), strict=True):
+    part = result.rows.slice(0, SHOWN_ROWS)
+    for row in zip(*(plain(c) for c in part.columns), strict=True):
         grid.add_row(*(_cell(v) for v in row))
     return Group(grid, Text(_footer(result.rows.num_rows), style="dim"))
 
@@ -109,7 +111,9 @@ def _rows(result: Result) -> Iterable[tuple[Any, ...]]:
 
 
 def _cell(value: Any) -> Text:
-    return Text("NULL", style="dim") if value is None else Text(visible(shown(value)))
+    if value is None:
+        return Text("NULL", style="dim")
+    return Text("\n".join(visible(line) for line in shown(value).split("\n")))
 
 
 def _footer(rows: int) -> str:

@@ -28,7 +28,7 @@ class Screen:
     def __init__(self, console: Console) -> None:
         self._console = console
         self._live = (
-            Live(console=console, refresh_per_second=4, transient=False, vertical_overflow="ellipsis")
+            Live(Text("starting …", style="dim"), console=console, refresh_per_second=4, vertical_overflow="ellipsis")
             if console.is_terminal
             else None
         )

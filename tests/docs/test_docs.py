@@ -1,0 +1,113 @@
+"""The documents say what the program does: codes, commands, options, statements, examples, links."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import typer
+
+from headwater.cli.app import app
+from headwater.engine.crash import POINTS
+from headwater.errors import CODES
+from headwater.sql.options import TABLES, Option
+from headwater.sql.parse import EXPLAIN_MODES, parse
+from headwater.sql.statements import Listing
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+PAGES = sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md")])
+COMMANDS = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+
+
+def page(name: str) -> str:
+    return (DOCS / name).read_text(encoding="utf-8")
+
+
+def rows(text: str) -> dict[str, list[str]]:
+    """The table rows of a page by their first cell (without backticks)."""
+    cells = [[c.strip() for c in re.split(r"(?<!\\)\|", line)[1:-1]] for line in text.splitlines() if line[:1] == "|"]
+    return {row[0].strip("`"): row[1:] for row in cells}
+
+
+def test_every_error_code_is_documented_with_its_meaning_and_no_other() -> None:
+    documented = {code: cells for code, cells in rows(page("errors.md")).items() if re.fullmatch(r"[a-z]+\.\w+", code)}
+    assert sorted(documented) == sorted(CODES)
+    assert {code: cells[0] for code, cells in documented.items()} == CODES
+    assert all(cells[1].endswith(".") for cells in documented.values())
+
+
+@pytest.mark.parametrize("command", sorted(COMMANDS))
+def test_every_command_and_option_is_documented(command: str) -> None:
+    text = page("operations.md") + page("quickstart.md")
+    assert f"`headwater {command}" in text
+    for parameter in COMMANDS[command].params:
+        for name in parameter.opts:
+            assert (name if name.startswith("-") else f"[{name.upper()}") in text, f"{command} {name}"
+
+
+@pytest.mark.parametrize("option", [o for kind in TABLES.values() for o in kind], ids=lambda o: o.name)
+def test_every_sql_option_is_documented_with_its_default(option: Option) -> None:
+    default, meaning = rows(page("sql.md"))[option.name]
+    assert meaning == option.doc
+    assert default == "required" if option.required else option.default is None or default == f"`{option.default}`"
+
+
+def test_every_statement_is_documented() -> None:
+    text = page("sql.md")
+    wanted = ["CREATE CONNECTION", "CREATE TABLE", "DROP CONNECTION", "DROP TABLE", "SHOW CREATE TABLE", "DESCRIBE"]
+    wanted += ["SHOW CREATE CONNECTION", "FOLD TABLE", "EXPLAIN", "BEGIN", "COMMIT", "changelog(", "IF NOT EXISTS"]
+    wanted += (
+        [f"SHOW {k.name}" for k in Listing] + list(EXPLAIN_MODES) + ["SELECT", "WITH", "VALUES", "TABLE t", "FROM …"]
+    )
+    assert [w for w in wanted if w not in text] == []
+
+
+def test_every_sql_example_is_read() -> None:
+    found = 0
+    for path in PAGES:
+        for block in re.findall(r"```sql\n(.*?)```", path.read_text(encoding="utf-8"), re.DOTALL):
+            found += len(parse(block))
+    assert found > 20
+    assert parse((ROOT / "examples" / "shop.sql").read_text(encoding="utf-8"))
+
+
+def test_every_link_leads_somewhere() -> None:
+    dead = []
+    for path in PAGES:
+        for target in re.findall(r"\]\(([^)#]+)", path.read_text(encoding="utf-8")):
+            if not target.startswith(("http://", "https://")) and not (path.parent / target).exists():
+                dead.append(f"{path.relative_to(ROOT)}: {target}")
+    assert dead == []
+
+
+def test_every_test_that_the_guarantees_name_exists() -> None:
+    named = set(re.findall(r"`(test_\w+)`", page("guarantees.md")))
+    code = "\n".join(p.read_text(encoding="utf-8") for p in (ROOT / "tests").rglob("*.py"))
+    assert named, "the guarantees name no tests"
+    assert sorted(n for n in named if f"def {n}(" not in code) == []
+
+
+def test_every_crash_point_has_a_test_that_kills_there() -> None:
+    code = "\n".join(p.read_text(encoding="utf-8") for p in (ROOT / "tests" / "faults").rglob("*.py"))
+    if "POINTS" in code:
+        return  # a test runs over all of them
+    assert sorted(name for name in POINTS if f'"{name}' not in code) == []
+
+
+def test_the_readme_is_one_screen() -> None:
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 50
+
+
+def test_the_architecture_begins_with_the_one_sentence() -> None:
+    lines = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8").splitlines()
+    assert "the log is the truth; a table is a fold of it" in lines[2].lower()
+
+
+def test_every_hazard_has_an_answer_and_a_named_test() -> None:
+    """The numbers are those of the project's list of hazards that concern PostgreSQL, the log or Delta."""
+    hazards = {number: cells for number, cells in rows(page("guarantees.md")).items() if number.isdigit()}
+    mysql_or_not_ours = {19, 20, 29, *range(49, 55)}
+    assert sorted(int(n) for n in hazards) == [n for n in range(1, 61) if n not in mysql_or_not_ours]
+    assert [n for n, cells in hazards.items() if "`test_" not in cells[2]] == []

@@ -1,0 +1,125 @@
+"""The shape of the tree: who may import whom, how long a file is, what is public, what must not be in it."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import tokenize
+from pathlib import Path
+
+import pytest
+
+import headwater
+
+ROOT = Path(__file__).parents[2]
+PACKAGE = ROOT / "src" / "headwater"
+FILES = sorted(PACKAGE.rglob("*.py"))
+GROUND = ("model", "errors", "config", "storage", "meta")  # anybody may import these
+STAGES = ["source", "changelog", "decode", "backfill", "relation", "engine", "sql", "check", "observe"]
+STAGES += ["facade", "demo", "cli"]
+DRIVERS = {"psycopg", "adbc_driver_postgresql", "adbc_driver_manager", "pymysql"}
+DRIVER_HOMES = ("source/", "demo/embedded.py")
+MAX_LINES = 500
+MAX_DOCSTRING_LINES = 15
+
+
+def name_of(path: Path) -> str:
+    return path.relative_to(PACKAGE).as_posix()
+
+
+def imports(path: Path) -> list[tuple[int, str]]:
+    """All imported modules of a file, also those inside functions and for type checking only."""
+    found = []
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found += [(node.lineno, alias.name) for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}:{node.lineno}: imports are absolute"
+            module = node.module or ""
+            found += [(node.lineno, f"{module}.{alias.name}") for alias in node.names]
+    return found
+
+
+@pytest.mark.parametrize("path", FILES, ids=name_of)
+def test_a_stage_imports_only_the_ground_and_earlier_stages(path: Path) -> None:
+    own = name_of(path).split("/")[0].removesuffix(".py")
+    if own == "__init__":
+        return  # the facade of all
+    wrong = []
+    for line, module in imports(path):
+        parts = module.split(".")
+        if parts[0] != "headwater" or len(parts) < 2 or parts[1] == "__version__":
+            continue
+        other = parts[1]
+        if own == "cli" and other == "open":
+            continue
+        if own in STAGES:
+            fine = other in GROUND or (other in STAGES and STAGES.index(other) <= STAGES.index(own))
+        else:
+            fine = other in GROUND
+        if not fine:
+            wrong.append(f"line {line}: {module}")
+    assert wrong == []
+
+
+@pytest.mark.parametrize("path", FILES, ids=name_of)
+def test_drivers_appear_only_at_the_source(path: Path) -> None:
+    if not name_of(path).startswith(DRIVER_HOMES):
+        assert [m for _, m in imports(path) if m.split(".")[0] in DRIVERS] == []
+
+
+@pytest.mark.parametrize("path", FILES, ids=name_of)
+def test_a_file_is_short_and_says_what_it_is(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    assert len(text.splitlines()) <= MAX_LINES
+    docstring = ast.get_docstring(ast.parse(text))
+    assert docstring, "a file begins with what you get"
+    if path.name == "__init__.py":
+        assert len(docstring.splitlines()) <= MAX_DOCSTRING_LINES
+
+
+def test_every_folder_of_code_is_a_stage() -> None:
+    folders = {p.parent.relative_to(PACKAGE).parts[0] for p in FILES if p.parent != PACKAGE}
+    assert folders <= {*STAGES, "meta"}
+
+
+def test_the_spark_context_is_used_in_one_place() -> None:
+    users = [name_of(p) for p in FILES if "sparkContext" in _code(p)]
+    assert users == ["engine/spark.py"]
+
+
+def test_the_environment_is_read_in_one_place() -> None:
+    readers = [name_of(p) for p in FILES if re.search(r"\bgetenv\b|environ\.get|environ\[[^\]]+\](?!\s*=)", _code(p))]
+    assert readers == ["config.py"]
+
+
+def test_the_public_surface_is_what_it_is() -> None:
+    assert sorted(headwater.__all__) == ["HeadwaterError", "__version__", "open"]
+    assert callable(headwater.open)
+    assert (PACKAGE / "py.typed").exists()
+
+
+def test_nothing_in_the_tree_names_a_machine() -> None:
+    tracked = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    own_home = re.compile(
+        r"/(?:home|Users|root|work)/\w+/|/tmp/w\b|index-url|https?://[^\s/]*(?:registry|mirror|nexus)[^\s/]*/"
+    )
+    found = []
+    for name in filter(None, tracked.split("\0")):
+        path = ROOT / name
+        if path == Path(__file__) or not path.is_file():
+            continue
+        try:
+            text = path.read_text(encoding="utf-8")
+        except UnicodeDecodeError:
+            continue
+        found += [f"{name}: {m.group()}" for m in own_home.finditer(text)]
+    assert found == []
+
+
+def _code(path: Path) -> str:
+    """The file's code without comments and strings."""
+    with path.open("rb") as f:
+        kept = [t.string for t in tokenize.tokenize(f.readline) if t.type in (tokenize.NAME, tokenize.OP)]
+    return " ".join(kept).replace(" . ", ".").replace(" [ ", "[").replace(" ]", "]")

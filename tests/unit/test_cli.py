@@ -1,0 +1,194 @@
+"""Commands as programs: what is on stdout and stderr, and the exit status. The home's server is one from memory."""
+
+from __future__ import annotations
+
+import io
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from decimal import Decimal
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from headwater.cli import frame
+from headwater.cli.app import app
+from headwater.cli.run import definitions
+from headwater.cli.shell import MORE, PROMPT, statements
+from headwater.engine import remote, wire
+from headwater.engine.results import Result, Status, TableStatus, Verified
+from headwater.errors import DefinitionError, MachineError
+
+
+class Engine:
+    """A server that knows one table."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def sql(self, text: str, *, require_complete: bool = False) -> list[Result]:
+        self.asked.append(text)
+        if require_complete:
+            raise DefinitionError("table.incomplete", "orders: 43 % covered", "Wait.")
+        if text.startswith("SELECT"):
+            rows = pa.table({"n": pa.array([Decimal("1.50"), None], pa.decimal128(5, 2))})
+            return [Result(("n",), ("DECIMAL(5,2)",), rows, warnings=("orders: 43 % covered",))]
+        if text.startswith("DESCRIBE"):
+            raise RuntimeError("a defect")
+        return [Result(message="done")]
+
+    def verify(self, table: str | None = None) -> list[Verified]:
+        if table == "nobody":
+            raise MachineError("spark.no_java", "no java", "Install Java.")
+        return [Verified("orders", table is None, 10, 10, "0/1", differences=1, different=("7",))]
+
+    def status(self) -> Status:
+        return Status("h", 1, 2, tables=(TableStatus("orders", "live", covered=1.0),))
+
+
+@pytest.fixture
+def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Engine]:
+    known = Engine()
+    listener = wire.serve(tmp_path / wire.SOCKET, lambda m: remote.answer(known, m))
+    monkeypatch.setenv("HEADWATER_HOME", str(tmp_path))
+    yield known
+    listener.close()
+
+
+def headwater(*arguments: str) -> int:
+    return frame.guarded(lambda: app(list(arguments), standalone_mode=False, prog_name="headwater"))
+
+
+def test_rows_go_to_stdout_and_warnings_to_stderr(engine: Engine, capsys: pytest.CaptureFixture[str]) -> None:
+    assert headwater("sql", "--format", "json", "-c", "SELECT n FROM orders") == 0
+    out, err = capsys.readouterr()
+    assert json.loads(out) == [{"n": "1.50"}, {"n": None}]
+    assert err == "⚠ orders: 43 % covered\n"
+
+
+def test_csv_and_table(engine: Engine, capsys: pytest.CaptureFixture[str]) -> None:
+    assert headwater("sql", "--format", "csv", "-c", "SELECT 1") == 0
+    assert capsys.readouterr().out.splitlines() == ["n", "1.50", ""]
+    assert headwater("sql", "-c", "SELECT 1; DROP TABLE x") == 0
+    out = capsys.readouterr().out
+    assert "NULL" in out and "2 rows" in out and "✓ done" in out
+
+
+def test_json_without_rows_is_an_empty_array(engine: Engine, capsys: pytest.CaptureFixture[str]) -> None:
+    assert headwater("sql", "--format", "json", "-c", "DROP TABLE x; -- no more") == 0
+    out, err = capsys.readouterr()
+    assert (out, err) == ("[]\n", "✓ done\n")
+
+
+def test_statements_come_from_a_file_or_a_pipe(engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "x.sql"
+    file.write_text("\ufeffSHOW TABLES;\nSELECT ';' // x\n;", encoding="utf-8")
+    assert headwater("sql", "-f", str(file)) == 0
+    monkeypatch.setattr("sys.stdin", io.StringIO("SHOW EPOCHS"))
+    assert headwater("sql") == 0
+    assert engine.asked == ["SHOW TABLES", "SELECT ';'", "SHOW EPOCHS"]
+
+
+def test_a_block_is_sent_as_one(engine: Engine) -> None:
+    text = "SHOW TABLES; BEGIN; CREATE TABLE a FROM CONNECTION c; CREATE TABLE b FROM CONNECTION c; COMMIT; SHOW EPOCHS"
+    assert headwater("sql", "-c", text) == 0
+    assert [len(t.split(";")) for t in engine.asked] == [1, 4, 1]
+
+
+def test_a_typo_at_the_end_changes_nothing(engine: Engine, capsys: pytest.CaptureFixture[str]) -> None:
+    assert headwater("sql", "-c", "DROP TABLE x;\nSELCT 1") == 2
+    assert engine.asked == []
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.splitlines() == [
+        "✗ line 2, column 1: expected a statement, found 'SELCT'",
+        "    SELCT 1",
+        "    ^",
+        "  → Did you mean SELECT?",
+        "    sql.syntax",
+    ]
+
+
+def test_each_error_has_its_exit_status(engine: Engine, capsys: pytest.CaptureFixture[str]) -> None:
+    assert headwater("sql", "--require-complete", "-c", "SELECT 1") == 2
+    assert headwater("verify", "nobody") == 3
+    assert headwater("verify", "orders") == 1
+    assert headwater("verify") == 0
+    assert headwater("status") == 0
+    assert headwater("dance") == headwater("sql", "--wrong") == headwater("sql", "--format", "xml") == 2
+    assert headwater("sql", "-c", "SELECT 1", "-f", "x") == headwater("sql", "-f", "missing.sql") == 2
+    assert "Traceback" not in "".join(capsys.readouterr())
+
+
+def test_a_defect_is_told_without_a_stack_trace(engine: Engine, capsys: pytest.CaptureFixture[str]) -> None:
+    assert headwater("sql", "-c", "DESCRIBE t") == 1
+    err = capsys.readouterr().err
+    assert "✗ unexpected: RuntimeError: a defect" in err and "Traceback" not in err
+
+
+def test_an_unexpected_error_here_leaves_a_report(
+    engine: Engine, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> None:
+        raise ValueError("not so good\nsecond line")
+
+    monkeypatch.setattr("headwater.cli.status.report", broken)
+    assert headwater("status") == 1
+    err = capsys.readouterr().err
+    report = tmp_path / "logs" / "unexpected.log"
+    assert err == f"✗ unexpected: ValueError: not so good\n  → Please report it with {report}.\n"
+    assert "Traceback" in report.read_text()
+
+
+def test_json_is_one_envelope(engine: Engine, capsys: pytest.CaptureFixture[str]) -> None:
+    assert headwater("status", "--json") == 0
+    reply = json.loads(capsys.readouterr().out)
+    assert (reply["ok"], reply["command"], reply["result"]["tables"][0]["name"]) == (True, "status", "orders")
+    assert headwater("verify", "nobody", "--json") == 3
+    reply = json.loads(capsys.readouterr().out)
+    assert (reply["ok"], reply["error"]["code"]) == (False, "spark.no_java")
+    assert headwater("verify", "orders", "--json") == 1
+    reply = json.loads(capsys.readouterr().out)
+    assert reply["ok"] is False and reply["result"][0]["different"] == ["7"]
+
+
+def test_the_program_itself_starts_and_ends_with_the_status() -> None:
+    program = [sys.executable, "-c", "from headwater.cli import main; main()"]
+    asked = subprocess.run([*program, "--version"], capture_output=True, text=True, check=False)
+    assert (asked.returncode, asked.stdout.split()[0]) == (0, "headwater")
+    wrong = subprocess.run([*program, "sql", "-c", "selct"], capture_output=True, check=False, env={"LC_ALL": "C"})
+    assert wrong.returncode == 2 and b"Traceback" not in wrong.stderr
+
+
+def test_run_takes_definitions_and_names_the_questions() -> None:
+    text = "CREATE TABLE t FROM CONNECTION c;\nSELECT 1;\nDROP TABLE u"
+    kept, warnings = definitions(text)
+    assert kept == "CREATE TABLE t FROM CONNECTION c;\nDROP TABLE u"
+    assert warnings == ["line 2: run takes definitions; ask this with `headwater sql`"]
+    assert definitions("DROP TABLE t -- x") == ("DROP TABLE t -- x", [])
+
+
+def test_the_shell_reads_until_a_statement_ends() -> None:
+    lines = iter(["", "SELECT 1", "  , ';'", ";", "help", None, "dropped", KeyboardInterrupt, "SHOW TABLES;", "quit"])
+    prompts: list[str] = []
+
+    def read(prompt: str) -> str:
+        prompts.append(prompt)
+        line = next(lines)
+        if line is None:
+            return ""
+        if isinstance(line, type):
+            raise line
+        return line
+
+    assert list(statements(read)) == ["SELECT 1\n  , ';'\n;", "help", "SHOW TABLES;"]
+    assert prompts[:4] == [PROMPT, PROMPT, MORE, MORE]
+
+
+def test_the_shell_ends_with_the_input(capsys: pytest.CaptureFixture[str]) -> None:
+    def end(prompt: str) -> str:
+        raise EOFError
+
+    assert list(statements(end)) == []
