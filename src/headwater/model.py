@@ -87,6 +87,12 @@ class Column:
     upstream: UpstreamType
     nullable: bool = True
 
+    @property
+    def ordered(self) -> bool:
+        """Lake values compare as the database compares its own: a number or a date declared STRING no longer does."""
+        text = ("text", "varchar", "name", "uuid")
+        return self.upstream.ordered and (self.lake_type != "STRING" or self.upstream.name in text)
+
 
 @dataclass(frozen=True, slots=True)
 class Bound:
@@ -260,7 +266,7 @@ class RelationInfo:
     @property
     def ordered(self) -> bool:
         """Keys compare outside the database as inside it, so covered spans are readable before the last one."""
-        return all(c.upstream.ordered for c in self.key_columns)
+        return all(c.ordered for c in self.key_columns)
 
     @property
     def delivery(self) -> Delivery:

@@ -6,15 +6,7 @@ import pyarrow as pa
 import pytest
 
 from headwater.decode.literals import key_array
-from headwater.decode.values import (
-    arrow_type,
-    can_hold,
-    keeps_order,
-    lake_type,
-    normalise_type,
-    resolve_type,
-    scans_as_text,
-)
+from headwater.decode.values import arrow_type, can_hold, lake_type, normalise_type, resolve_type, scans_as_text
 from headwater.errors import DataError, DefinitionError
 from headwater.model import Column, UpstreamType
 
@@ -107,12 +99,14 @@ def test_a_type_that_is_not_in_the_table_is_lossless_text() -> None:
 
 
 def test_a_key_declared_string_no_longer_has_the_databases_order() -> None:
-    assert keeps_order(UpstreamType("int4", 23, ordered=True), "BIGINT")
-    assert keeps_order(UpstreamType("uuid", 2950, ordered=True), "STRING")
-    assert keeps_order(UpstreamType("text", 25, ordered=True), "STRING")
-    assert not keeps_order(UpstreamType("text", 25, ordered=False), "STRING")
+    def ordered(name: str, lake: str, upstream: bool = True) -> bool:
+        return Column("k", lake, UpstreamType(name, 1, ordered=upstream)).ordered
+
+    assert ordered("int4", "INT") and ordered("int4", "BIGINT") and ordered("numeric", "DECIMAL(10,2)")
+    assert ordered("uuid", "STRING") and ordered("text", "STRING")
+    assert not ordered("text", "STRING", upstream=False)
     for name in ("int4", "date", "timestamp", "numeric", "bytea", "bool"):
-        assert not keeps_order(UpstreamType(name, 1, ordered=True), "STRING")
+        assert not ordered(name, "STRING")
 
 
 def test_arrow_types_are_what_delta_writes() -> None:

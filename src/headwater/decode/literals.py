@@ -1,4 +1,4 @@
-"""Key values in the database's text form (bounds of spans) → lake values."""
+"""Key values in the database's text form (bounds of spans) → lake values, and back."""
 
 from __future__ import annotations
 
@@ -20,3 +20,10 @@ def key_array(texts: list[str], column: Column) -> pa.Array:
     if decoded.unkept:
         raise unkept_key(column.name)
     return decoded.array
+
+
+def key_texts(values: pa.Array | pa.ChunkedArray) -> list[str]:
+    """Texts that the database reads back as these key values: bounds made from decoded changes."""
+    if pa.types.is_binary(values.type):
+        return ["\\x" + v.hex() for v in values.to_pylist()]
+    return [str(v) for v in values.to_pylist()]

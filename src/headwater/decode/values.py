@@ -175,11 +175,6 @@ def scans_as_text(upstream: UpstreamType, lake: str | None = None) -> bool:
     return upstream.name not in _NATIVE or lake == "STRING"
 
 
-def keeps_order(upstream: UpstreamType, lake: str) -> bool:
-    """Whether lake values compare as the database compares its own, so that spans can be told apart outside it."""
-    return upstream.ordered and (lake != "STRING" or upstream.name in _TEXTS or upstream.name == "uuid")
-
-
 def is_array(upstream: UpstreamType) -> bool:
     """Whether it becomes an ARRAY: declared with one dimension, of elements that a comma separates."""
     return upstream.name.startswith("_") and upstream.name != "_box" and upstream.dimensions <= 1
