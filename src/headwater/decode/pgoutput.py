@@ -114,13 +114,13 @@ def _schema_changed(version: SchemaVersion, what: str) -> DataError:
 
 def _pieces(raw: pa.Table) -> Iterator[tuple[pa.RecordBatch, int]]:
     """Record batches of bounded size, each under one schema."""
-    rows = min(ROWS_AT_ONCE, max(1, ROWS_AT_ONCE * BYTES_AT_ONCE // max(raw.nbytes, 1)))
+    rows = min(ROWS_AT_ONCE, max(1, BYTES_AT_ONCE * raw.num_rows // max(raw.nbytes, 1)))
     for start in range(0, raw.num_rows, rows):
-        (batch,) = raw.slice(start, rows).combine_chunks().to_batches()
-        ids = batch.column("schema_id").to_numpy()
-        cuts = [0, *(np.flatnonzero(np.diff(ids)) + 1).tolist(), batch.num_rows]
-        for a, b in pairwise(cuts):
-            yield batch.slice(a, b - a), int(ids[a])
+        for batch in raw.slice(start, rows).combine_chunks().to_batches():
+            ids = batch.column("schema_id").to_numpy()
+            cuts = [0, *(np.flatnonzero(np.diff(ids)) + 1).tolist(), batch.num_rows]
+            for a, b in pairwise(cuts):
+                yield batch.slice(a, b - a), int(ids[a])
 
 
 def _decode(
