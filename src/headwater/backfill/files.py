@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Collection
 from contextlib import ExitStack
 from types import TracebackType
 from typing import IO, Self
@@ -30,6 +31,7 @@ class FileWriter:
         folder: str,
         schema: pa.Schema,
         *,
+        key: Collection[str] = (),
         label: str = "scan",
         row_group_bytes: int = ROW_GROUP_BYTES,
         file_bytes: int = FILE_BYTES,
@@ -37,6 +39,7 @@ class FileWriter:
         self._storage = storage
         self._folder = folder
         self._schema = schema
+        self._key = key
         self._label = label
         self._row_group_bytes = row_group_bytes
         self._file_bytes = file_bytes
@@ -78,7 +81,7 @@ class FileWriter:
         self._waiting, self._waiting_bytes = [], 0
         if self._open is None:
             name = f"{self._label}-{uuid.uuid4().hex}.parquet"  # an attempt never meets the files of another
-            self._open = _OpenFile(self._storage, self._folder, name, self._schema)
+            self._open = _OpenFile(self._storage, self._folder, name, self._schema, self._key)
         self._open.write(group)
         if self._open.bytes >= self._file_bytes:
             self._finish()
@@ -92,9 +95,9 @@ class FileWriter:
 class _OpenFile:
     """One file while it is written."""
 
-    def __init__(self, storage: Storage, folder: str, name: str, schema: pa.Schema) -> None:
+    def __init__(self, storage: Storage, folder: str, name: str, schema: pa.Schema, key: Collection[str]) -> None:
         self._name = name
-        self._statistics = Statistics(schema)
+        self._statistics = Statistics(schema, key)
         self._stack = ExitStack()
         self._sink: IO[bytes] = self._stack.enter_context(storage.create(f"{folder}/{name}"))
         self._writer = pq.ParquetWriter(

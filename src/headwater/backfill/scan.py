@@ -88,7 +88,7 @@ def scan_span(job: ScanJob, hooks: Hooks = lambda _: None) -> ScanResult:
             batch_bytes=job.batch_bytes,
             hooks=hooks,
         ) as scan,
-        FileWriter(Storage(job.root), job.base_path, arrow_schema(job.columns), label=job.label) as writer,
+        FileWriter(Storage(job.root), job.base_path, arrow_schema(job.columns), key=job.key, label=job.label) as writer,
     ):
         hooks("scan.before_rows")
         stopped_at: Bound | None = None

@@ -8,6 +8,7 @@ Not for floats (NaN is above every number but in no maximum), not for strings th
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -25,11 +26,11 @@ LAST_MS = int((datetime(9999, 12, 30) - EPOCH).total_seconds()) * 1000
 
 
 class Statistics:
-    """Collects the statistics of one file, row group by row group."""
+    """Collects the statistics of one file, row group by row group: of the first columns, and of all in `key`."""
 
-    def __init__(self, schema: pa.Schema) -> None:
+    def __init__(self, schema: pa.Schema, key: Collection[str] = ()) -> None:
         self.rows = 0
-        self._fields = list(schema)[:INDEXED_COLUMNS]
+        self._fields = [f for i, f in enumerate(schema) if i < INDEXED_COLUMNS or f.name in key]
         self._nulls = dict.fromkeys((f.name for f in self._fields), 0)
         self._ranges: dict[str, tuple[Any, Any]] = {}
         self._ranged = {f.name for f in self._fields if _has_order(f.type)}
@@ -52,6 +53,7 @@ class Statistics:
             "minValues": {name: lo for name, (lo, _) in stored.items()},
             "maxValues": {name: hi for name, (_, hi) in stored.items()},
             "nullCount": self._nulls,
+            "tightBounds": True,  # no row of the file has been marked as gone
         }
         return _dump(body)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 from collections import defaultdict
 from collections.abc import Callable
+from dataclasses import asdict
 
 from sqlalchemy.engine import Connection
 
@@ -18,7 +19,7 @@ from headwater.engine.home import Home
 from headwater.meta import connections, epochs, intents, lease, relations, runs, segments, spans
 from headwater.meta.intents import Intent
 from headwater.meta.lease import Lease
-from headwater.model import DataFile, Epoch, Layout, RelationInfo
+from headwater.model import DataFile, Epoch, Json, Layout, RelationInfo, Span
 from headwater.relation import base
 
 COVER = "cover"
@@ -26,6 +27,8 @@ FOLD = "fold"
 
 # (relation, layout, index, app id, txn version) → the Delta version that holds the fold
 Merge = Callable[[RelationInfo, Layout, int, str, int], int]
+# (relation, spans) → the Delta version without the rows of these spans (or, where keys have no order, of any)
+Empty = Callable[[RelationInfo, list[Span]], int]
 # (connection type, position, high) → the log has passed what a scan may have seen
 Passed = Callable[[str, str, str], bool]
 
@@ -33,18 +36,24 @@ Passed = Callable[[str, str, str], bool]
 class Committer:
     """Commits to bases, one commit per base at a time."""
 
-    def __init__(self, home: Home, held: Lease, passed: Passed, merge: Merge) -> None:
+    def __init__(self, home: Home, held: Lease, passed: Passed, merge: Merge, empty: Empty) -> None:
         self._home = home
         self._held = held
         self._passed = passed
         self._merge = merge
+        self._empty = empty
         self._locks: defaultdict[int, threading.Lock] = defaultdict(threading.Lock)
 
     def recover(self) -> None:
-        """Brings every commit that was decided before a crash to its end. Call before anything else runs."""
+        """Brings every commit that was decided before a crash to its end. Call before anything else runs.
+
+        A cover that has to take rows out of the base needs Spark; `cover` brings it to its end later.
+        """
         with self._home.meta.read() as c:
             left = intents.all(c)
         for intent in left:
+            if intent.kind == COVER and intent.body["again"]:
+                continue
             with self._locks[intent.relation_id]:
                 self._finish(intent)
 
@@ -89,6 +98,9 @@ class Committer:
         relation = relations.get_or_none(c, relation_id)
         if relation is None:
             return None, []
+        left = [i for i in intents.all(c, relation_id) if i.kind == COVER]
+        if left:
+            return left[0], []
         connection = connections.get(c, relation.connection_id)
         life = connections.server_life(c, connection.id)
         ready, dead = [], []
@@ -100,7 +112,11 @@ class Committer:
                 ready.append(scanned)
         if not ready:
             return None, dead
-        body = {"spans": [s.id for s in ready], "files": [_as_dict(f) for s in ready for f in s.files]}
+        body = {
+            "spans": [s.id for s in ready],
+            "files": [asdict(f) for s in ready for f in s.files],
+            "again": [asdict(s.span) for s in ready if s.again],
+        }
         return intents.add(c, relation_id, COVER, body), dead
 
     def _decide_fold(self, c: Connection, relation_id: int) -> tuple[Intent, int] | None:
@@ -134,8 +150,11 @@ class Committer:
     def _finish_cover(self, relation: RelationInfo, intent: Intent) -> Epoch:
         version = relation.base_version
         files = [DataFile(**f) for f in intent.body["files"]]
+        again = [Json.span(s) for s in intent.body["again"]]
+        app_id = f"headwater-cover-{relation.id}"
+        if again and not base.has_transaction(self._home.storage, relation.base_path, app_id, intent.id):
+            version = self._empty(relation, again)
         if files:
-            app_id = f"headwater-cover-{relation.id}"
             version = base.add_files(self._home.storage, relation.base_path, files, app_id, intent.id)
             crash.here("cover.added")
         with self._home.meta.write() as c:
@@ -144,6 +163,8 @@ class Committer:
             index = connections.get(c, relation.connection_id).committed_index
             for id in intent.body["spans"]:
                 spans.cover(c, id, index)
+            if again and not relation.ordered:
+                spans.forget_again(c, relation.id)
             intents.done(c, intent.id)
             published = epoch.publish(c, [relation.id])
         crash.here("cover.recorded")
@@ -185,7 +206,3 @@ class Committer:
                 with self._home.meta.write() as c:
                     intents.done(c, intent.id)
             raise
-
-
-def _as_dict(f: DataFile) -> dict[str, object]:
-    return {"path": f.path, "bytes": f.bytes, "rows": f.rows, "stats": f.stats}

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from headwater.config import FOLD_AGE_S, FOLD_BUDGET, OVERLAY_CHANGES
 from headwater.engine.committer import Committer
+from headwater.engine.holes import scan_again
 from headwater.engine.home import Home
 from headwater.engine.read import Reader
-from headwater.errors import DataError, HeadwaterError
-from headwater.meta import epochs, relations, segments
-from headwater.model import RelationInfo, TableState
+from headwater.errors import DataError
+from headwater.meta import epochs, lease, relations, segments
+from headwater.meta.lease import Lease
+from headwater.model import Layout, RelationInfo, TableState
 
 log = logging.getLogger(__name__)
 
+HOLES_S = 2.0  # how often the overlay of a table that is being filled is searched for keys to scan again
 UNSETTLED_CHANGES = 200_000  # before a table is settled there are no runs, so its overlay is folded earlier
 
 
@@ -25,16 +30,20 @@ class Overlay:
 
     relation: RelationInfo
     changes: int
-    settled: bool
-    complete: bool
+    layout: Layout
+    index: int
     folded_at: float
+
+    @property
+    def settled(self) -> bool:
+        return self.layout.settled
 
     def urgent(self) -> bool:
         """The overlay is at its cap: it is folded whatever the budget says."""
         return self.changes >= (OVERLAY_CHANGES if self.settled else UNSETTLED_CHANGES)
 
     def due(self, now: float) -> bool:
-        if self.urgent() or (self.complete and not self.settled):
+        if self.urgent() or (self.layout.complete and not self.settled):
             return True
         return self.changes > 0 and now - self.folded_at >= FOLD_AGE_S
 
@@ -42,23 +51,42 @@ class Overlay:
 class Folds:
     """One look per tick; at most one fold at a time."""
 
-    def __init__(self, home: Home, committer: Committer, reader: Reader) -> None:
+    def __init__(self, home: Home, held: Lease, committer: Committer, reader: Reader) -> None:
         self._home = home
+        self._held = held
         self._committer = committer
         self._reader = reader
         self._rest_until = 0.0
+        self._holes_at: dict[int, float] = {}
 
     def tick(self) -> None:
         """Makes runs of long tails, then folds the largest overlay that is due, if the budget allows."""
-        overlays = self._overlays()
-        for overlay in overlays:
-            if overlay.settled:
-                self._guard(overlay.relation, lambda r=overlay.relation: self._reader.make_run(r))
+        overlays = [o for o in self._overlays() if not self._tend(o)]
         due = sorted((o for o in overlays if o.due(time.time())), key=lambda o: -o.changes)
         for overlay in due:
             if overlay.urgent() or time.monotonic() >= self._rest_until:
-                self._guard(overlay.relation, lambda r=overlay.relation: self.fold(r.id))
+                self._guarded(overlay.relation, partial(self.fold, overlay.relation.id))
                 return
+
+    def _tend(self, o: Overlay) -> bool:
+        """Makes a run of a long tail; has keys scanned again that nothing can complete. True if it did that."""
+        if not o.changes:
+            return False
+        if o.settled:
+            self._guarded(o.relation, partial(self._reader.make_run, o.relation, o.layout, o.index, self._held))
+            return False
+        return self._guarded(o.relation, partial(self._scan_holes, o))
+
+    def _scan_holes(self, o: Overlay) -> bool:
+        now = time.monotonic()
+        if now < self._holes_at.get(o.relation.id, 0.0):
+            return False
+        self._holes_at[o.relation.id] = now + HOLES_S
+        holes = self._reader.holes(o.relation, o.layout, o.index)
+        if not holes.num_rows:
+            return False
+        log.info("keys are scanned again relation=%s keys=%s", o.relation.id, holes.num_rows)
+        return scan_again(self._home, self._held, o.relation, holes)
 
     def fold(self, relation_id: int) -> bool:
         """Folds a relation now; False if there was nothing to fold."""
@@ -70,16 +98,16 @@ class Folds:
             log.info("folded relation=%s seconds=%.2f", relation_id, took)
         return folded
 
-    def _guard(self, relation: RelationInfo, work: object) -> None:
-        """A table whose changes cannot be decoded stops; the others go on."""
+    def _guarded(self, relation: RelationInfo, work: Callable[[], bool]) -> bool:
+        """Does the work; a table whose changes cannot be decoded stops, and only it."""
         try:
-            work()  # type: ignore[operator]
+            return work()
         except DataError as e:
             log.error("table failed name=%s code=%s", relation.name, e.code)
             with self._home.meta.write() as c:
+                lease.check(c, self._held)
                 relations.set_state(c, relation.id, TableState.FAILED, e)
-        except HeadwaterError:
-            raise
+            return False
 
     def _overlays(self) -> list[Overlay]:
         found = []
@@ -94,5 +122,5 @@ class Folds:
                     c, relation.connection_id, relation.upstream_id, layout.log_index, index
                 )
                 folded_at = relations.folded_at(c, relation.id)
-                found.append(Overlay(relation, changes, layout.settled, layout.complete, folded_at))
+                found.append(Overlay(relation, changes, layout, index, folded_at))
         return found

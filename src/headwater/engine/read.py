@@ -8,15 +8,17 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from headwater.decode.pgoutput import Changes
 from headwater.engine.home import Home
 from headwater.engine.spark import Sessions
 from headwater.errors import DefinitionError
-from headwater.meta import epochs, relations, spans
-from headwater.model import Epoch, Layout, RelationInfo, TableState
-from headwater.relation import fold
+from headwater.meta import epochs, lease, relations, spans
+from headwater.meta.lease import Lease
+from headwater.model import Epoch, Layout, RelationInfo, Span, TableState
+from headwater.relation import fold, runs
 from headwater.relation.overlay import Overlays
 from headwater.relation.read import dataframe
 from headwater.relation.schema import quoted
@@ -137,17 +139,20 @@ class Reader:
         with self.overlays.use(relation, layout, index) as overlay:
             return fold.fold(self._root(), self._home.storage, relation, layout, overlay, app_id, version)
 
-    def make_run(self, relation: RelationInfo) -> bool:
-        """Makes a run of the relation's tail if it has grown long; True if it did."""
-        with self._home.meta.read() as c:
-            epoch = epochs.newest(c)
-            layout = epochs.layout_at(c, relation.id, epoch.id) if epoch else None
-        if epoch is None or layout is None or not layout.settled:
-            return False
-        return False
-        return runs.make(
-            self._home.storage, self._home.meta, self.overlays, relation, layout, epoch.index_of(relation.connection_id)
-        )
+    def empty(self, relation: RelationInfo, spans: list[Span]) -> int:
+        """Takes the rows of spans that are read again out of the base; returns the Delta version."""
+        return fold.remove(self._root(), self._home.storage, relation, spans)
+
+    def make_run(self, relation: RelationInfo, layout: Layout, index: int, held: Lease) -> bool:
+        """Makes a run of a settled relation's tail if it has grown long; True if it did."""
+        meta, storage = self._home.meta, self._home.storage
+        made = runs.write(self.overlays, storage, meta, relation, layout, index, check=lambda c: lease.check(c, held))
+        return made is not None
+
+    def holes(self, relation: RelationInfo, layout: Layout, index: int) -> pa.Table:
+        """The keys of rows that neither a change nor the base can complete: they must be scanned again."""
+        with self.overlays.use(relation, layout, index) as overlay:
+            return overlay.holes
 
     def close(self) -> None:
         """Releases what frames have held."""

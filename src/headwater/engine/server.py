@@ -84,11 +84,11 @@ class Server:
         assert held is not None
         self._held = held
         self.reader = Reader(self.home, self.session)
-        self.committer = Committer(self.home, held, passed, self.reader.merge)
+        self.committer = Committer(self.home, held, passed, self.reader.merge, self.reader.empty)
         self.committer.recover()
         self.backfill = Backfill(self.home, held, self.session, self._on_scanned)
         self.backfill.recover()
-        self.folds = Folds(self.home, self.committer, self.reader)
+        self.folds = Folds(self.home, held, self.committer, self.reader)
         self.watcher = Watcher(self.home, held)
         self.supervisor = Supervisor(self.home, self._on_publish, self._record_children)
         self._loops = [

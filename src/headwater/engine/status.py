@@ -22,7 +22,8 @@ class Waits(Protocol):
 
     def rate(self, relation_id: int, rows: int) -> float: ...
 
-    pid: int
+    @property
+    def pid(self) -> int: ...
 
 
 def status_of(home: Home, server: Waits | None) -> Status:

@@ -14,6 +14,16 @@ from headwater.model import DataFile, Json, ScanResult, Span, SpanInfo, SpanStat
 
 BEYOND = 1e9  # how far behind the others the span beyond the largest key is numbered
 SPARSE = 1e6
+_UNREAD: dict[str, object] = {
+    "state": SpanState.PENDING,
+    "saw": None,
+    "high": None,
+    "log_index": None,
+    "cover_index": None,
+    "server_life": None,
+    "files": None,
+    "rows": 0,
+}
 
 
 def add(c: Connection, relation_id: int, spans: Sequence[Span], first_ordinal: float) -> None:
@@ -28,6 +38,7 @@ def add(c: Connection, relation_id: int, spans: Sequence[Span], first_ordinal: f
                 "ordinal": first_ordinal + i,
                 "bounds": json.dumps(asdict(s)),
                 "state": SpanState.PENDING,
+                "again": 0,
                 "rows": 0,
             }
             for i, s in enumerate(spans)
@@ -117,9 +128,11 @@ class Scanned:
     """A scanned span that waits for the log to pass `high`, then for its files to enter the base."""
 
     id: int
+    span: Span
     high: str
     server_life: str
     files: tuple[DataFile, ...]
+    again: bool
 
 
 def uncovered(c: Connection, relation_id: int) -> list[Scanned]:
@@ -130,7 +143,14 @@ def uncovered(c: Connection, relation_id: int) -> list[Scanned]:
         .order_by(span.c.ordinal)
     )
     return [
-        Scanned(r.id, r.high, r.server_life or "", tuple(DataFile(**f) for f in json.loads(r.files or "[]")))
+        Scanned(
+            id=r.id,
+            span=Json.span(json.loads(r.bounds)),
+            high=r.high,
+            server_life=r.server_life or "",
+            files=tuple(DataFile(**f) for f in json.loads(r.files or "[]")),
+            again=bool(r.again),
+        )
         for r in rows
     ]
 
@@ -171,11 +191,34 @@ def move(c: Connection, relation_id: int, ids: Sequence[int], log_index: int) ->
 
 def back_to_pending(c: Connection, id: int) -> None:
     """What a scan saw cannot be trusted, or the scan did not end: it will be read again."""
-    c.execute(
-        sa.update(span)
-        .where(span.c.id == id)
-        .values(state=SpanState.PENDING, saw=None, high=None, log_index=None, rows=0, server_life=None, files=None)
-    )
+    c.execute(sa.update(span).where(span.c.id == id).values(**_UNREAD))
+
+
+def punch(c: Connection, id: int, hole: Span) -> None:
+    """Takes a part out of a covered span: it is to be scanned again, what lies around it stays as it is."""
+    row = c.execute(sa.select(span).where(span.c.id == id)).one()
+    whole = Json.span(json.loads(row.bounds))
+    right = Span(hole.hi, whole.hi)
+    _copy(c, row, right, _ordinal_after(c, row.relation_id, id))
+    _copy(c, row, hole, _ordinal_after(c, row.relation_id, id))
+    c.execute(sa.update(span).where(span.c.id == id).values(bounds=json.dumps(asdict(Span(whole.lo, hole.lo)))))
+    again = sa.and_(span.c.relation_id == row.relation_id, span.c.bounds == json.dumps(asdict(hole)))
+    c.execute(sa.update(span).where(again).values(**_UNREAD, again=1))
+
+
+def read_all_again(c: Connection, relation_id: int) -> None:
+    """Every span is to be scanned again, and what the base holds goes when the first of them is covered."""
+    c.execute(sa.update(span).where(span.c.relation_id == relation_id).values(**_UNREAD, again=1))
+
+
+def forget_again(c: Connection, relation_id: int) -> None:
+    """The base holds nothing of earlier scans any more."""
+    c.execute(sa.update(span).where(span.c.relation_id == relation_id).values(again=0))
+
+
+def _copy(c: Connection, row: Row[tuple[object, ...]], bounds: Span, ordinal: float) -> None:
+    values = {k: v for k, v in row._mapping.items() if k != "id"}
+    c.execute(sa.insert(span).values({**values, "bounds": json.dumps(asdict(bounds)), "ordinal": ordinal, "rows": 0}))
 
 
 def merge_settled(c: Connection, relation_id: int) -> int:

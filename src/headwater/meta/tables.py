@@ -123,6 +123,9 @@ span = Table(
     Column("cover_index", BigInteger),
     Column("server_life", Text),
     Column("files", Text),  # what its scan wrote, until they are part of the base
+    Column(
+        "again", Integer, nullable=False
+    ),  # 1: the base may hold rows of an earlier scan, which go when it is covered
     Column("rows", BigInteger, nullable=False),
     UniqueConstraint("relation_id", "ordinal"),
     sqlite_autoincrement=True,  # an id is never used again

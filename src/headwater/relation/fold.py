@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import reduce
 from typing import Any
 
@@ -12,8 +13,8 @@ from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as fn
 
-from headwater.errors import DataError
-from headwater.model import Layout, RelationInfo
+from headwater.errors import HeadwaterError, Retry
+from headwater.model import Layout, RelationInfo, Span
 from headwater.relation import base, read
 from headwater.relation.keys import in_any, literal
 from headwater.relation.overlay import Overlay, read_keys
@@ -42,10 +43,11 @@ def fold(
     if done is not None or overlay.empty:
         return base.current_version(storage, relation.base_path) if done is None else done
     if overlay.holes.num_rows:
-        raise DataError(
+        raise HeadwaterError(
             "job.failed",
             f"{overlay.holes.num_rows} keys of {relation.name} must be scanned again before it can be folded",
             "Wait until the scan is done; it starts by itself.",
+            Retry.AUTO,
         )
     own = session.newSession()  # the transaction's id is a setting of the session
     own.conf.set("spark.sql.session.timeZone", "UTC")
@@ -55,6 +57,13 @@ def fold(
     made = base.transaction_commit(storage, relation.base_path, app_id, version)
     # a MERGE that changes nothing makes no commit: the base is already what the fold would make it
     return base.current_version(storage, relation.base_path) if made is None else made
+
+
+def remove(session: SparkSession, storage: Storage, relation: RelationInfo, spans: Sequence[Span]) -> int:
+    """Deletes the rows of spans that are scanned again (all rows, where keys have no order here); safe to repeat."""
+    target = DeltaTable.forPath(session, storage.url(relation.base_path))
+    target.delete(in_any(spans, relation.key_columns) if relation.ordered else None)
+    return base.current_version(storage, relation.base_path)
 
 
 def _merge(session: SparkSession, storage: Storage, relation: RelationInfo, layout: Layout, overlay: Overlay) -> None:

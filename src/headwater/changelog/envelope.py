@@ -1,0 +1,143 @@
+"""The Debezium-shaped view of a changelog: before, after, source, op, ts_ms, transaction, made when somebody asks.
+
+It is not how changes are stored and not a hot path: the caller limits it to some ten thousand rows.
+"""
+
+from __future__ import annotations
+
+import base64
+import datetime as dt
+import decimal
+import json
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from headwater.errors import DataError
+from headwater.model import Op
+
+UNAVAILABLE = "__debezium_unavailable_value"  # the log did not carry the column because it did not change
+SCHEMA = pa.schema(
+    [
+        pa.field("index", pa.int64(), False),
+        pa.field("before", pa.string()),
+        pa.field("after", pa.string()),
+        pa.field("source", pa.string(), False),
+        pa.field("op", pa.string(), False),
+        pa.field("ts_ms", pa.int64(), False),
+        pa.field("transaction", pa.string(), False),
+    ]
+)
+_OPS = {Op.INSERT: "c", Op.UPDATE: "u", Op.DELETE: "d", Op.TRUNCATE: "t"}
+_LOG_EPOCH_MS = 946_684_800_000  # 2000-01-01 UTC, the zero of PostgreSQL's clock
+_DAY_0 = dt.date(1970, 1, 1)
+_SECOND_0 = dt.datetime(1970, 1, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where the changes of one table come from, as `source` shows it."""
+
+    version: str
+    connection: str
+    database: str
+    schema: str
+    table: str
+
+
+def envelope(changes: pa.Table, transactions: pa.Table, key: Sequence[str], place: Place) -> pa.Table:
+    """One row per change, in the order given: index, and before, after, source, transaction as JSON text.
+
+    `changes` is what decoding gives (the table's columns, `__index`, `__op`, `__missing`, `__old`), `transactions`
+    what `reader.read_transactions` gives for the same range. `before` is there where the upstream sent it: the key
+    of a deleted row and of a row whose key changed. `ts_ms` is the commit's time.
+    """
+    names = [n for n in changes.schema.names if not n.startswith("__")]
+    commits = _commits(changes, transactions)
+    rows = [
+        _row(change, commit, names, key, place) for change, commit in zip(changes.to_pylist(), commits, strict=True)
+    ]
+    return pa.Table.from_pylist(rows, schema=SCHEMA)
+
+
+def _commits(changes: pa.Table, transactions: pa.Table) -> Iterator[dict[str, Any]]:
+    """The transaction of each change."""
+    index = changes["__index"].to_numpy()
+    known = transactions.to_pylist()
+    at = np.searchsorted(transactions["last_index"].to_numpy(), index)
+    for i, number in zip(index.tolist(), at.tolist(), strict=True):
+        if number == len(known) or known[number]["first_index"] > i:
+            raise DataError(
+                "data.history_missing", f"the transaction of change {i} is not in the changelog any more", "Ask later."
+            )
+        yield known[number]
+
+
+def _row(
+    change: dict[str, Any], commit: dict[str, Any], names: list[str], key: Sequence[str], place: Place
+) -> dict[str, Any]:
+    op = Op(change["__op"])
+    missing = {names[i] for i in change["__missing"] or ()}
+    after = {n: UNAVAILABLE if n in missing else plain(change[n]) for n in names}
+    before = None
+    if op is Op.DELETE:
+        before = {n: plain(change[n]) if n in key else None for n in names}
+    elif change["__old"] is not None:
+        before = {n: plain(change["__old"].get(n)) for n in names}
+    ts_ms = commit["commit_time_us"] // 1000 + _LOG_EPOCH_MS
+    return {
+        "index": change["__index"],
+        "before": None if before is None else _json(before),
+        "after": _json(after) if op in (Op.INSERT, Op.UPDATE) else None,
+        "source": _json(_source(commit, ts_ms, place)),
+        "op": _OPS[op],
+        "ts_ms": ts_ms,
+        "transaction": _json(
+            {"id": str(commit["txn"]), "total_order": change["__index"] - commit["first_index"] + 1},
+        ),
+    }
+
+
+def _source(commit: dict[str, Any], ts_ms: int, place: Place) -> dict[str, Any]:
+    lsn = commit["commit_lsn"]
+    return {
+        "version": place.version,
+        "connector": "postgresql",
+        "name": place.connection,
+        "ts_ms": ts_ms,
+        "snapshot": "false",
+        "db": place.database,
+        "sequence": json.dumps([str(lsn), str(lsn)]),
+        "schema": place.schema,
+        "table": place.table,
+        "txId": commit["txn"],
+        "lsn": lsn,  # the commit's: a change's own position orders nothing
+        "xmin": None,
+    }
+
+
+def plain(value: Any) -> Any:
+    """A value as Debezium's JSON shows it: days, microseconds, ISO text for instants, decimals as text, base64."""
+    if isinstance(value, dt.datetime):
+        if value.tzinfo is not None:
+            return value.astimezone(dt.UTC).isoformat().replace("+00:00", "Z")
+        return (value - _SECOND_0) // dt.timedelta(microseconds=1)
+    if isinstance(value, dt.date):
+        return (value - _DAY_0).days
+    if isinstance(value, decimal.Decimal):
+        return format(value, "f")
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    if isinstance(value, list):
+        return [plain(v) for v in value]
+    return value
+
+
+def _json(value: dict[str, Any]) -> str:
+    return json.dumps(value, ensure_ascii=False)
