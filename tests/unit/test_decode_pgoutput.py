@@ -145,9 +145,9 @@ def test_no_changes_give_an_empty_table_of_the_right_schema() -> None:
 
 
 def test_more_changes_than_one_piece_come_in_order() -> None:
-    from headwater.decode import pgoutput
+    from headwater.decode import layout
 
-    n = pgoutput.ROWS_AT_ONCE + 3
+    n = layout.ROWS_AT_ONCE + 3
     message = b"I" + struct.pack(">I", 1) + b"N" + tuple_data({"k1": "a", "k2": 1, "v": "x"})
     raw = table([(i, Op.INSERT, 1, message, 7) for i in range(n)], 5)
     got = decode_changes(raw, SCHEMAS, COLUMNS, KEY).table

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from headwater.decode.pgoutput import decode_before
 from headwater.errors import DataError
 from headwater.model import Column, Op
 from support.values import Log, columns_of, scan
@@ -110,6 +111,20 @@ def test_replica_identity_full_fills_what_an_update_left_unchanged(table: Table)
     assert updated["__old"] is None
     assert moved["__old"] == {"a": 1, "b": "x"}
     assert (gone["a"], gone["b"], gone["n"], gone["big"]) == (1, "y", None, None)
+
+
+def test_the_row_as_it_was_is_there_as_far_as_the_upstream_sent_it(table: Table) -> None:
+    table.insert(1, "x")
+    table.execute("UPDATE t SET n = 2")
+    table.execute("UPDATE t SET a = 2")
+    table.execute("ALTER TABLE t REPLICA IDENTITY FULL")
+    table.execute("UPDATE t SET n = 3")
+    table.execute("DELETE FROM t")
+    raw = table.log.read()
+    before = decode_before(raw, table.log.schemas, table.columns, KEY).to_pylist()
+    assert before[:2] == [None, None]
+    assert {k: v for k, v in before[2].items() if v is not None} == {"a": 1, "b": "x"}
+    assert [(r["a"], r["n"], len(r["big"])) for r in before[3:]] == [(2, 2, 12_800), (2, 3, 12_800)]
 
 
 def test_a_key_that_is_stored_out_of_line_is_never_missing(database: Any) -> None:

@@ -3,27 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from headwater.decode import kernels_pgoutput
-from headwater.decode.evolve import as_written
-from headwater.decode.kernels import ALL_WELL
+from headwater.decode.layout import Piece, lay_out
 from headwater.decode.text import decode_text
 from headwater.decode.values import arrow_schema, arrow_type
 from headwater.errors import DataError
-from headwater.model import Column, Op, SchemaVersion, UpstreamType
-
-ROWS_AT_ONCE = 131_072  # the places of their values stay in the processor's cache
-BYTES_AT_ONCE = 512 << 20  # Arrow's offsets end at 2 GB
+from headwater.model import Column, Op, SchemaVersion
 
 INDEX, TXN, OP, MISSING, OLD = "__index", "__txn", "__op", "__missing", "__old"
-_TAG_AT = 5  # after the type byte and the table's oid
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,124 +61,55 @@ def decode_changes(
     schema = changes_schema(columns, key)
     unkept: Counter[str] = Counter()
     pieces = []
-    layouts: dict[int, _Layout] = {}
-    for batch, schema_id in _pieces(raw):
-        if schema_id not in layouts:
-            layouts[schema_id] = _Layout.of(schemas[schema_id], columns, key)
-        arrays = _decode(batch, layouts[schema_id], columns, key, unkept)
+    for piece in lay_out(raw, schemas, columns, key):
+        arrays = _decode(piece, columns, key, unkept)
         pieces.append(pa.RecordBatch.from_arrays(arrays, schema=schema))
     return Changes(pa.Table.from_batches(pieces, schema), dict(unkept), _added(schemas, columns))
 
 
-@dataclass(frozen=True, slots=True)
-class _Layout:
-    """How the log wrote a row under one schema: slots are ordinals of the relation's columns."""
+def decode_before(
+    raw: pa.Table, schemas: Mapping[int, SchemaVersion], columns: tuple[Column, ...], key: tuple[str, ...]
+) -> pa.ChunkedArray:
+    """Per change the row as it was, as far as the upstream sent it: a struct of the relation's columns.
 
-    slots: Any  # int32 per column of the message: the slot, or -1
-    identity: Any  # uint8 per slot: an old tuple of kind K carries it
-    keys: Any  # int32: the slots of the key
-    types: tuple[UpstreamType | None, ...]  # per slot; None: the log has no such column
-
-    @classmethod
-    def of(cls, version: SchemaVersion, columns: tuple[Column, ...], key: tuple[str, ...]) -> _Layout:
-        ordinals = {c.name: i for i, c in enumerate(columns)}
-        slots = np.array([ordinals.get(c.name, -1) for c in version.columns], dtype=np.int32)
-        identity = np.zeros(len(columns), dtype=np.uint8)
-        types: list[UpstreamType | None] = [None] * len(columns)
-        for written, slot in zip(version.columns, slots, strict=True):
-            if slot < 0:
-                continue
-            identity[slot] = written.key
-            types[slot] = as_written(columns[slot].upstream, written.type_oid, written.modifier)
-            if types[slot] is None:
-                raise _schema_changed(version, f"the type of column {written.name} changed")
-        for name in key:
-            if types[ordinals[name]] is None:
-                raise _schema_changed(version, f"key column {name} is gone")
-        return cls(slots, identity, np.array([ordinals[k] for k in key], dtype=np.int32), tuple(types))
+    NULL where it sent nothing; all columns under REPLICA IDENTITY FULL, else the key alone. Not for hot paths.
+    """
+    fields = list(arrow_schema(columns))
+    chunks = []
+    for piece in lay_out(raw, schemas, columns, key):
+        if not piece.has_old.any():
+            chunks.append(pa.nulls(piece.batch.num_rows, pa.struct(fields)))
+            continue
+        arrays = [
+            _column(piece, piece.old_starts, piece.old_lengths, slot, column, key, Counter())
+            for slot, column in enumerate(columns)
+        ]
+        chunks.append(pa.StructArray.from_arrays(arrays, fields=fields, mask=pa.array(~piece.has_old)))
+    return pa.chunked_array(chunks, pa.struct(fields))
 
 
-def _schema_changed(version: SchemaVersion, what: str) -> DataError:
-    return DataError(
-        "data.schema_changed",
-        f"{version.schema}.{version.table}: {what} at index {version.from_index}",
-        "DROP TABLE and CREATE TABLE again: it is read anew in its new form.",
-    )
-
-
-def _pieces(raw: pa.Table) -> Iterator[tuple[pa.RecordBatch, int]]:
-    """Record batches of bounded size, each under one schema."""
-    rows = min(ROWS_AT_ONCE, max(1, BYTES_AT_ONCE * raw.num_rows // max(raw.nbytes, 1)))
-    for start in range(0, raw.num_rows, rows):
-        for batch in raw.slice(start, rows).combine_chunks().to_batches():
-            ids = batch.column("schema_id").to_numpy()
-            cuts = [0, *(np.flatnonzero(np.diff(ids)) + 1).tolist(), batch.num_rows]
-            for a, b in pairwise(cuts):
-                yield batch.slice(a, b - a), int(ids[a])
-
-
-def _decode(
-    batch: pa.RecordBatch, layout: _Layout, columns: tuple[Column, ...], key: tuple[str, ...], unkept: Counter[str]
-) -> list[pa.Array]:
+def _decode(piece: Piece, columns: tuple[Column, ...], key: tuple[str, ...], unkept: Counter[str]) -> list[pa.Array]:
     """The arrays of `changes_schema` for one piece."""
-    data, offsets = _buffers(batch.column("payload"))
-    op = batch.column("op").to_numpy()
-    n, width = batch.num_rows, len(columns)
-    starts, lengths = np.zeros((width, n), np.int64), np.full((width, n), kernels_pgoutput.NO_VALUE, np.int64)
-    old_starts = np.zeros((width, n if _any_old(data, offsets) else 0), np.int64)
-    old_lengths = np.full(old_starts.shape, kernels_pgoutput.NO_VALUE, np.int64)
-    moved = np.zeros(n, dtype=np.uint8)
-    answer = kernels_pgoutput.lay_out(
-        *(data, offsets, layout.slots, layout.keys, layout.identity),
-        *(starts, lengths, old_starts, old_lengths, moved),
-    )
-    if answer != ALL_WELL:
-        raise DataError(
-            "data.log_damaged",
-            f"the change with index {batch.column('index')[answer].as_py()} does not have the form of its schema",
-            "DROP TABLE and CREATE TABLE again; report it if it comes back.",
-        )
-    arrays = []
-    for slot, column in enumerate(columns):
-        arrays.append(_column(data, starts[slot], lengths[slot], layout.types[slot], column, key, unkept))
-    _require_keys(lengths[layout.keys], op)
+    batch = piece.batch
+    _require_keys(piece.lengths[piece.layout.keys], batch.column("op").to_numpy())
     return [
-        *arrays,
+        *(_column(piece, piece.starts, piece.lengths, slot, c, key, unkept) for slot, c in enumerate(columns)),
         batch.column("index"),
         batch.column("txn"),
         batch.column("op"),
-        _missing(lengths),
-        _old_keys(data, old_starts, old_lengths, moved, layout, columns),
+        _missing(piece.lengths),
+        _old_keys(piece, columns, key),
     ]
 
 
-def _buffers(payload: pa.BinaryArray) -> tuple[Any, Any]:
-    """The payloads' bytes and their offsets, without copying."""
-    _, offsets, data = payload.buffers()
-    all_offsets = np.frombuffer(offsets, dtype=np.int32)
-    bytes_ = np.frombuffer(data, dtype=np.uint8) if data is not None else np.zeros(0, np.uint8)
-    return bytes_, all_offsets[payload.offset : payload.offset + len(payload) + 1]
-
-
-def _any_old(data: Any, offsets: Any) -> bool:
-    """Whether any message begins with an old tuple, of kind K or O."""
-    places = offsets[:-1].astype(np.int64) + _TAG_AT
-    tags = data[places[places < data.size]]
-    return bool(((tags == ord("K")) | (tags == ord("O"))).any())
-
-
 def _column(
-    data: Any,
-    starts: Any,
-    lengths: Any,
-    upstream: UpstreamType | None,
-    column: Column,
-    key: tuple[str, ...],
-    unkept: Counter[str],
+    piece: Piece, starts: Any, lengths: Any, slot: int, column: Column, key: tuple[str, ...], unkept: Counter[str]
 ) -> pa.Array:
+    """One column out of a grid of places."""
+    upstream = piece.layout.types[slot]
     if upstream is None:
-        return pa.nulls(starts.size, arrow_type(column.lake_type))
-    decoded = decode_text(data, starts, lengths, upstream, column.lake_type)
+        return pa.nulls(starts.shape[1], arrow_type(column.lake_type))
+    decoded = decode_text(piece.data, starts[slot], lengths[slot], upstream, column.lake_type)
     if decoded.unkept:
         if column.name in key:
             raise unkept_key(column.name)
@@ -224,24 +149,18 @@ def _missing(lengths: Any) -> pa.Array:
     return pa.Array.from_buffers(pa.list_(pa.int32()), n, [validity, pa.py_buffer(offsets)], children=children)
 
 
-def _old_keys(
-    data: Any, starts: Any, lengths: Any, moved: Any, layout: _Layout, columns: tuple[Column, ...]
-) -> pa.Array:
-    """The old key where `moved`."""
-    keys = [columns[s] for s in layout.keys]
+def _old_keys(piece: Piece, columns: tuple[Column, ...], key: tuple[str, ...]) -> pa.Array:
+    """The old key where the key changed."""
+    keys = [columns[s] for s in piece.layout.keys]
     fields = [pa.field(c.name, arrow_type(c.lake_type)) for c in keys]
-    if not moved.any():
-        return pa.nulls(moved.size, pa.struct(fields))
-    here = moved == 1
-    arrays = []
-    for slot, column in zip(layout.keys, keys, strict=True):
-        upstream = layout.types[slot]
-        assert upstream is not None
-        only = np.where(here, lengths[slot], kernels_pgoutput.NO_VALUE)
-        decoded = decode_text(data, starts[slot], only, upstream, column.lake_type)
-        if decoded.unkept:
-            raise unkept_key(column.name)
-        arrays.append(decoded.array)
+    if not piece.moved.any():
+        return pa.nulls(piece.batch.num_rows, pa.struct(fields))
+    here = piece.moved == 1
+    lengths = np.where(here, piece.old_lengths, kernels_pgoutput.NO_VALUE)
+    arrays = [
+        _column(piece, piece.old_starts, lengths, slot, column, key, Counter())
+        for slot, column in zip(piece.layout.keys, keys, strict=True)
+    ]
     return pa.StructArray.from_arrays(arrays, fields=fields, mask=pa.array(~here))
 
 

@@ -1,0 +1,131 @@
+"""Where the values of raw changes stand: pieces of bounded size, each under one schema, laid out by the kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from headwater.decode import kernels_pgoutput
+from headwater.decode.evolve import as_written
+from headwater.decode.kernels import ALL_WELL
+from headwater.errors import DataError
+from headwater.model import Column, SchemaVersion, UpstreamType
+
+ROWS_AT_ONCE = 131_072  # the places of their values stay in the processor's cache
+BYTES_AT_ONCE = 512 << 20  # Arrow's offsets end at 2 GB
+_TAG_AT = 5  # after the type byte and the table's oid
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How the log wrote a row under one schema: slots are ordinals of the relation's columns."""
+
+    slots: Any  # int32 per column of the message: the slot, or -1
+    identity: Any  # uint8 per slot: an old tuple of kind K carries it
+    keys: Any  # int32: the slots of the key
+    types: tuple[UpstreamType | None, ...]  # per slot; None: the log has no such column
+
+    @classmethod
+    def of(cls, version: SchemaVersion, columns: tuple[Column, ...], key: tuple[str, ...]) -> Layout:
+        ordinals = {c.name: i for i, c in enumerate(columns)}
+        slots = np.array([ordinals.get(c.name, -1) for c in version.columns], dtype=np.int32)
+        identity = np.zeros(len(columns), dtype=np.uint8)
+        types: list[UpstreamType | None] = [None] * len(columns)
+        for written, slot in zip(version.columns, slots, strict=True):
+            if slot < 0:
+                continue
+            identity[slot] = written.key
+            types[slot] = as_written(columns[slot].upstream, written.type_oid, written.modifier)
+            if types[slot] is None:
+                raise _schema_changed(version, f"the type of column {written.name} changed")
+        for name in key:
+            if types[ordinals[name]] is None:
+                raise _schema_changed(version, f"key column {name} is gone")
+        return cls(slots, identity, np.array([ordinals[k] for k in key], dtype=np.int32), tuple(types))
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Some changes and where their values stand in `data`. Grids are (slots, rows); a negative length is no value."""
+
+    batch: pa.RecordBatch
+    layout: Layout
+    data: Any  # uint8
+    starts: Any
+    lengths: Any
+    old_starts: Any  # of old tuples; of no rows at all if there is no old tuple
+    old_lengths: Any
+    has_old: Any  # bool per row: the message begins with an old tuple
+    moved: Any  # uint8 per row: the key changed
+
+
+def lay_out(
+    raw: pa.Table, schemas: Mapping[int, SchemaVersion], columns: tuple[Column, ...], key: tuple[str, ...]
+) -> Iterator[Piece]:
+    """The places of all values of `raw` (index, op, txn, payload, schema_id), in order."""
+    layouts: dict[int, Layout] = {}
+    for batch, schema_id in _pieces(raw):
+        if schema_id not in layouts:
+            layouts[schema_id] = Layout.of(schemas[schema_id], columns, key)
+        yield _lay_out(batch, layouts[schema_id])
+
+
+def _schema_changed(version: SchemaVersion, what: str) -> DataError:
+    return DataError(
+        "data.schema_changed",
+        f"{version.schema}.{version.table}: {what} at index {version.from_index}",
+        "DROP TABLE and CREATE TABLE again: it is read anew in its new form.",
+    )
+
+
+def _pieces(raw: pa.Table) -> Iterator[tuple[pa.RecordBatch, int]]:
+    """Record batches of bounded size, each under one schema."""
+    rows = min(ROWS_AT_ONCE, max(1, BYTES_AT_ONCE * raw.num_rows // max(raw.nbytes, 1)))
+    for start in range(0, raw.num_rows, rows):
+        for batch in raw.slice(start, rows).combine_chunks().to_batches():
+            ids = batch.column("schema_id").to_numpy()
+            cuts = [0, *(np.flatnonzero(np.diff(ids)) + 1).tolist(), batch.num_rows]
+            for a, b in pairwise(cuts):
+                yield batch.slice(a, b - a), int(ids[a])
+
+
+def _lay_out(batch: pa.RecordBatch, layout: Layout) -> Piece:
+    data, offsets = _buffers(batch.column("payload"))
+    shape = (len(layout.types), batch.num_rows)
+    has_old = _has_old(data, offsets)
+    old_shape = (shape[0], shape[1] if has_old.any() else 0)
+    starts, old_starts = np.zeros(shape, np.int64), np.zeros(old_shape, np.int64)
+    lengths = np.full(shape, kernels_pgoutput.NO_VALUE, np.int64)
+    old_lengths = np.full(old_shape, kernels_pgoutput.NO_VALUE, np.int64)
+    moved = np.zeros(batch.num_rows, dtype=np.uint8)
+    answer = kernels_pgoutput.lay_out(
+        *(data, offsets, layout.slots, layout.keys, layout.identity),
+        *(starts, lengths, old_starts, old_lengths, moved),
+    )
+    if answer != ALL_WELL:
+        raise DataError(
+            "data.log_damaged",
+            f"the change with index {batch.column('index')[answer].as_py()} does not have the form of its schema",
+            "DROP TABLE and CREATE TABLE again; report it if it comes back.",
+        )
+    return Piece(batch, layout, data, starts, lengths, old_starts, old_lengths, has_old, moved)
+
+
+def _buffers(payload: pa.BinaryArray) -> tuple[Any, Any]:
+    """The payloads' bytes and their offsets, without copying."""
+    _, offsets, data = payload.buffers()
+    all_offsets = np.frombuffer(offsets, dtype=np.int32)
+    bytes_ = np.frombuffer(data, dtype=np.uint8) if data is not None else np.zeros(0, np.uint8)
+    return bytes_, all_offsets[payload.offset : payload.offset + len(payload) + 1]
+
+
+def _has_old(data: Any, offsets: Any) -> Any:
+    """Which messages begin with an old tuple, of kind K or O."""
+    places = offsets[:-1].astype(np.int64) + _TAG_AT
+    tags = data[np.minimum(places, data.size - 1)] if data.size else np.zeros(places.size, np.uint8)
+    return (tags == ord("K")) | (tags == ord("O"))
