@@ -46,7 +46,7 @@ class Storage:
             self._sync_directory(target.parent)
         except OSError as e:
             target.unlink(missing_ok=True)
-            if e.errno in (errno.ENOSPC, errno.EDQUOT):
+            if e.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
                 raise MachineError(
                     "home.disk_full",
                     f"no space left while writing {path}",

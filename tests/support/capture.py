@@ -25,6 +25,7 @@ from headwater.model import ConnectionInfo, ConnectionState
 from headwater.source.postgres.session import lsn_to_int
 
 PUBLICATION = "headwater_test"
+BULK = "INSERT INTO item SELECT g, g, 'bulk' FROM generate_series(%s::int, %s::int) g ON CONFLICT DO NOTHING"
 
 
 def wait_for(what: Callable[[], Any], timeout_s: float = 30.0, why: str = "") -> Any:
@@ -159,6 +160,12 @@ class Captured:
             self.process.stdin.close()
         return self.process.wait(30)
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
+
     def kill(self) -> None:
         if self.process is not None and self.process.poll() is None:
             self.process.send_signal(signal.SIGKILL)
@@ -167,6 +174,11 @@ class Captured:
 
     def log(self) -> str:
         return (self.home.path / "capture.log").read_text()
+
+    def confirmed(self) -> str:
+        """What the upstream believes to be durable here."""
+        slot = f"SELECT confirmed_flush_lsn::text FROM pg_replication_slots WHERE slot_name = '{self.upstream.slot}'"
+        return str(self.upstream.execute(slot)[0][0])
 
     def info(self) -> ConnectionInfo:
         with self.home.meta.read() as c:
@@ -251,6 +263,9 @@ class Writers:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def stop(self) -> None:
         self._stop.set()
         for t in self._threads:
             t.join(60)
@@ -295,10 +310,7 @@ class Writers:
                 ("INSERT INTO other VALUES (%s, %s, %s) ON CONFLICT DO NOTHING", (id % 50, big[:20], n)),
                 ("UPDATE other SET v = %s WHERE id = %s", (n, id % 50)),
                 ("DELETE FROM other WHERE id = %s", (id % 50,)),
-                (
-                    "INSERT INTO item SELECT g, g, 'bulk' FROM generate_series(%s::int, %s::int) g ON CONFLICT DO NOTHING",
-                    (2000 + n, 2200 + n),
-                ),
+                (BULK, (2000 + n, 2200 + n)),
                 ("TRUNCATE item, other" if r.random() < 0.02 else "SELECT 1", ()),
             )
         )
