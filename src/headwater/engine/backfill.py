@@ -65,7 +65,8 @@ class Backfill:
                 for s in found:
                     if s.state is SpanState.SCANNING:
                         spans.back_to_pending(c, s.id)
-                if relation.state is TableState.FAILED and (relation.error or {}).get("retry") != Retry.NEVER:
+                error = relation.error or {}
+                if relation.state is TableState.FAILED and error.get("code") != "data.rewritten":
                     complete = relations.planned(c, relation.id) and all(s.cover_index is not None for s in found)
                     again = TableState.LIVE if complete else TableState.FILLING if found else TableState.DEFINED
                     relations.set_state(c, relation.id, again)

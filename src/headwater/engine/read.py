@@ -12,6 +12,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from headwater.decode.pgoutput import Changes
+from headwater.engine.changes import changelog_rows
 from headwater.engine.home import Home
 from headwater.engine.spark import Sessions
 from headwater.errors import DefinitionError
@@ -54,8 +55,6 @@ class Pinned:
 
     def show_changelog(self, view: str, connection: str, table: str | None, first: int | None, last: int | None) -> str:
         """Makes a connection's changes a view of Debezium-shaped rows; returns the view's name."""
-        from headwater.engine.changes import changelog_rows
-
         rows = changelog_rows(self.home, self.epoch, connection, table, first, last)
         self.session.createDataFrame(rows).createOrReplaceTempView(view)
         return view

@@ -6,11 +6,12 @@ import logging
 from collections import defaultdict
 
 from headwater.engine.home import Home
-from headwater.engine.upstreams import upstream_of
-from headwater.errors import DataError, Retry
-from headwater.meta import connections, lease, relations
+from headwater.engine.upstreams import passed, upstream_of
+from headwater.errors import DataError
+from headwater.meta import connections, lease, relations, segments
 from headwater.meta.lease import Lease
 from headwater.model import ConnectionState, RelationInfo, TableState
+from headwater.source.upstream import Upstream
 
 log = logging.getLogger(__name__)
 
@@ -21,6 +22,8 @@ class Watcher:
     def __init__(self, home: Home, held: Lease) -> None:
         self._home = home
         self._held = held
+        self._looks: dict[int, tuple[str, str]] = {}  # relation → a new fingerprint and where the upstream stood then
+        self._truncates: dict[int, int] = {}  # relation → TRUNCATEs that an accepted fingerprint has accounted for
 
     def tick(self) -> None:
         """One look at every connection that runs: one question each."""
@@ -37,19 +40,29 @@ class Watcher:
             for relation in watched:
                 old, new = before[relation.id], now[relation.upstream_id]
                 if old and old != new:
-                    self._record(relation, new, upstream.rewritten(old, new))
+                    self._settle(upstream, relation, old, new)
 
-    def _record(self, relation: RelationInfo, fingerprint: str, what: str) -> None:
+    def _settle(self, upstream: Upstream, relation: RelationInfo, old: str, new: str) -> None:
+        """Asks once everything that was committed before this look is in the changelog, a TRUNCATE too."""
+        looked = self._looks.setdefault(relation.id, (new, upstream.position()))
+        if looked[0] != new:
+            self._looks[relation.id] = (new, upstream.position())
+            return
+        with self._home.meta.read() as c:
+            connection = connections.get(c, relation.connection_id)
+            truncates = segments.count_truncates(c, connection.id, relation.upstream_id)
+        if not passed(connection.type, connection.position, looked[1]):
+            return
+        before = self._truncates.get(relation.id, 0)
+        self._record(relation, new, upstream.rewritten(old, new, relation.name, truncates > before))
+        self._truncates[relation.id] = truncates
+        del self._looks[relation.id]
+
+    def _record(self, relation: RelationInfo, fingerprint: str, error: DataError | None) -> None:
         with self._home.meta.write() as c:
             lease.check(c, self._held)
-            if not what:
+            if error is None:
                 relations.set_fingerprint(c, relation.id, fingerprint)
                 return
-            log.error("table failed name=%s code=data.rewritten", relation.name)
-            error = DataError(
-                "data.rewritten",
-                f"{what}: the log does not say how its rows changed",
-                f"DROP TABLE {relation.name}; and CREATE TABLE it again.",
-                Retry.NEVER,
-            )
+            log.error("table failed name=%s code=%s", relation.name, error.code)
             relations.set_state(c, relation.id, TableState.FAILED, error)

@@ -115,6 +115,14 @@ def count_changes(c: Connection, connection_id: int, upstream_id: int, after: in
     return int(c.execute(q).scalar_one())
 
 
+def count_truncates(c: Connection, connection_id: int, upstream_id: int) -> int:
+    """How many TRUNCATEs of a table the changelog holds."""
+    q = sa.select(sa.func.coalesce(sa.func.sum(part.c.truncates), 0)).where(
+        part.c.connection_id == connection_id, part.c.upstream_id == upstream_id
+    )
+    return int(c.execute(q).scalar_one())
+
+
 def first_unseen(c: Connection, connection_id: int, txn_min: int, last_index: int) -> int:
     """The index before the first published change whose transaction may be `txn_min` or later."""
     q = sa.select(sa.func.min(segment.c.first_index)).where(

@@ -9,6 +9,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
+from headwater.errors import DataError
 from headwater.model import UpstreamType
 
 
@@ -76,8 +77,11 @@ class Upstream(Protocol):
     def fingerprint(self, ids: Sequence[int]) -> dict[int, str]:
         """For each table its file, shape and partitions; see `rewritten`."""
 
-    def rewritten(self, before: str, after: str) -> str:
-        """What happened between two fingerprints that the log does not tell, in words; empty if nothing did."""
+    def rewritten(self, before: str, after: str, table: str, truncated: bool) -> DataError | None:
+        """What happened between two fingerprints that the log does not tell, as the error that stops the table.
+
+        `table` is its name in the lake; `truncated` says that the log told of a TRUNCATE in between.
+        """
 
     def slot_bytes(self) -> int | None:
         """How much log the upstream keeps for us; None if unknown."""

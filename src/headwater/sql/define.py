@@ -197,7 +197,7 @@ def _taken(kind: str, name: str, stored: str, given: str) -> DefinitionError:
     return DefinitionError(
         "name.taken",
         f"a different {kind} {name} exists already:\n{difference(stored, given)}",
-        f"Write it as SHOW CREATE {kind.upper()} {name} shows it, use another name, or DROP {kind.upper()} {name} first.",
+        f"Write it as SHOW CREATE {kind.upper()} {name} shows it, or use another name, or DROP the old one first.",
     )
 
 

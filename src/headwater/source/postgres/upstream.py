@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
+from headwater.errors import DataError
 from headwater.source.postgres import begin, publication, slot, watch
 from headwater.source.postgres.ask import query
 from headwater.source.postgres.checks import check_connection, check_table
@@ -14,8 +15,6 @@ from headwater.source.postgres.server import describe_server
 from headwater.source.postgres.session import Endpoint, lsn_to_int
 from headwater.source.postgres.snapshot import Snapshot, sees
 from headwater.source.upstream import FoundColumn, FoundTable, Prepared
-
-HARMLESS = (watch.Event.REFILED,)  # TRUNCATE is in the log; VACUUM FULL and CLUSTER keep every row
 
 
 class PostgresUpstream:
@@ -98,10 +97,9 @@ class PostgresUpstream:
         with self.endpoint.connect() as session:
             return watch.fingerprints(session, ids)
 
-    def rewritten(self, before: str, after: str) -> str:
+    def rewritten(self, before: str, after: str, table: str, truncated: bool) -> DataError | None:
         with self.endpoint.connect() as session:
-            found = [f for f in watch.findings(session, before, after) if f.event not in HARMLESS]
-        return ", ".join(f"{f.table} {f.event}" for f in found)
+            return watch.verdict(watch.findings(session, before, after), table, truncated=truncated)
 
     def slot_bytes(self) -> int | None:
         with self.endpoint.connect() as session:

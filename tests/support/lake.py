@@ -1,0 +1,133 @@
+"""A home for tests: definitions for a database's tables, a server as a process of its own, and waiting for it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from headwater.engine import remote
+from headwater.engine.results import Status, Verified
+
+HEADWATER = str(Path(sys.executable).parent / "headwater")
+ROWS_PER_SPAN = 60  # several spans even for tables of a few hundred rows
+
+
+def definitions(database: Any, tables: Sequence[str], *, connection: str = "pg") -> str:
+    """A connection to the database and the tables, as a user writes them."""
+    server = database.server
+    text = (
+        f"CREATE CONNECTION {connection} WITH (type='postgres-cdc', hostname='{server.host}', port='{server.port}', "
+        f"username='{server.user}', password='{server.password}', database.name='{database.name}');\n"
+    )
+    for table in tables:
+        text += f"CREATE TABLE {table} FROM CONNECTION {connection} WITH (backfill.rows_per_span = {ROWS_PER_SPAN});\n"
+    return text
+
+
+def wait_for(condition: Callable[[], Any], what: str, timeout_s: float = 120.0) -> Any:
+    """The condition's value as soon as it is true."""
+    deadline = time.monotonic() + timeout_s
+    while True:
+        value = condition()
+        if value:
+            return value
+        assert time.monotonic() < deadline, f"not within {timeout_s:.0f} s: {what}"
+        time.sleep(0.1)
+
+
+class Lake:
+    """A home whose server is a process of its own, so that it can be killed."""
+
+    def __init__(self, home: Path, text: str) -> None:
+        self.home = home
+        self.file = home.parent / f"{home.name}.sql"
+        self.file.write_text(text)
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def start(self, crash: str | None = None) -> None:
+        """Starts `headwater run`; with `crash` it dies at that point."""
+        environment = {k: v for k, v in os.environ.items() if k != "HEADWATER_CRASH"}
+        if crash:
+            environment["HEADWATER_CRASH"] = crash
+        log = (self.home.parent / f"{self.home.name}.log").open("ab")
+        self.process = subprocess.Popen(
+            [HEADWATER, "run", str(self.file), "--home", str(self.home)],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            env=environment,
+            start_new_session=True,
+        )
+        log.close()
+
+    @property
+    def log(self) -> str:
+        return (self.home.parent / f"{self.home.name}.log").read_text()[-4000:]
+
+    def remote(self) -> remote.Remote:
+        """The running server, as soon as it answers."""
+
+        def answers() -> remote.Remote | None:
+            assert self.process is not None and self.process.poll() is None, f"the server ended:\n{self.log}"
+            return remote.find(self.home)
+
+        found: remote.Remote = wait_for(answers, "the server answers")
+        return found
+
+    def status(self) -> Status:
+        return self.remote().status()
+
+    def wait_live(self, timeout_s: float = 180.0) -> Status:
+        """Waits until every table is live."""
+        status: Status = wait_for(
+            lambda: s if (s := self.status()).tables and all(t.state == "live" for t in s.tables) else None,
+            f"all tables live; {self._states()}",
+            timeout_s,
+        )
+        return status
+
+    def verify(self, table: str | None = None) -> list[Verified]:
+        return self.remote().verify(table)
+
+    def kill(self) -> None:
+        """kill -9 of the server alone; its captures and its JVM notice by themselves."""
+        assert self.process is not None
+        self.process.kill()
+        self.process.wait(30)
+
+    def wait_dead(self, timeout_s: float = 120.0) -> None:
+        """Waits until the process has died, as a crash point makes it."""
+        assert self.process is not None
+        self.process.wait(timeout_s)
+        assert self.process.returncode == -signal.SIGKILL, f"ended with {self.process.returncode}:\n{self.log}"
+
+    def stop(self) -> None:
+        """Ctrl-C, and a clean end."""
+        if self.process is None or self.process.poll() is not None:
+            return
+        self.process.send_signal(signal.SIGINT)
+        try:
+            assert self.process.wait(60) == 0, self.log
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            raise
+
+    def _states(self) -> str:
+        try:
+            return json.dumps([(t.name, t.state, t.error) for t in self.status().tables])
+        except Exception as e:
+            return str(e)
+
+
+def assert_equal(found: Sequence[Verified]) -> None:
+    """Every table that was compared is equal, and something was compared."""
+    assert found
+    for v in found:
+        assert v.equal or v.skipped, v
