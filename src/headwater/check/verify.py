@@ -177,9 +177,9 @@ def digest_of(rows: DataFrame, columns: Sequence[Column], key: Sequence[str]) ->
 
     parts = rows.mapInArrow(summed, "range BIGINT, rows BIGINT, sum BIGINT").collect()  # at most 1,024 per task
     total = Digest.empty()
-    for part in parts:
-        total.counts[part["range"]] += part["rows"]
-        total.sums[part["range"]] += np.int64(part["sum"]).view(np.uint64)
+    places = np.array([p["range"] for p in parts], np.int64)
+    np.add.at(total.counts, places, np.array([p["rows"] for p in parts], np.int64))
+    np.add.at(total.sums, places, np.array([p["sum"] for p in parts], np.int64).view(np.uint64))
     return total
 
 
