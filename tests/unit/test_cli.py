@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -192,3 +193,57 @@ def test_the_shell_ends_with_the_input(capsys: pytest.CaptureFixture[str]) -> No
         raise EOFError
 
     assert list(statements(end)) == []
+
+
+RUNNER = """
+import sys, time, signal
+from headwater.cli import run as command, frame
+class Home:
+    def run(self, text, *, once, fold, progress):
+        try:
+            progress([])
+            signal.signal(signal.SIGINT, signal.default_int_handler)  # as Spark does when it starts
+            progress([])
+            print("running", flush=True)
+            while True:
+                time.sleep(0.05)
+        finally:
+            print("cleaning", flush=True)
+            time.sleep(float(sys.argv[1]))
+            print("clean", flush=True)
+    def close(self):
+        print("closed", flush=True)
+command.open_home = lambda home: Home()
+from headwater.cli.app import app
+sys.exit(frame.guarded(lambda: app(["run"], standalone_mode=False)))
+"""
+
+
+def _started(cleaning_s: float) -> subprocess.Popen[str]:
+    process = subprocess.Popen(
+        [sys.executable, "-c", RUNNER, str(cleaning_s)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None and process.stdout.readline() == "running\n"
+    return process
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_stops_a_run_cleanly_with_0(number: signal.Signals) -> None:
+    process = _started(0)
+    process.send_signal(number)
+    out, err = process.communicate(timeout=30)
+    assert (process.returncode, out) == (0, "cleaning\nclean\nclosed\n")
+    assert "stopping …" in err and "✓ stopped; the next start continues here" in err
+
+
+def test_impatience_does_not_break_a_clean_stop_until_the_third_time() -> None:
+    process = _started(60)
+    process.send_signal(signal.SIGINT)
+    assert process.stdout is not None and process.stdout.readline() == "cleaning\n"
+    process.send_signal(signal.SIGINT)
+    assert process.stderr is not None
+    while "still stopping" not in process.stderr.readline():
+        pass
+    process.send_signal(signal.SIGINT)
+    out, _ = process.communicate(timeout=30)
+    assert (process.returncode, out) == (130, "")

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from rich.console import Console
+
 from headwater.cli import frame, render
-from headwater.cli.reach import open_home
+from headwater.cli.reach import Facade, open_home
 from headwater.cli.screen import Screen
+from headwater.engine.results import TableStatus
 from headwater.sql.parse import parse
 from headwater.sql.statements import Describe, Explain, Query, Show, ShowCreate
 
@@ -21,26 +26,59 @@ def run(file: str | None, home: Path, *, once: bool, fold: bool, quiet: bool) ->
     text, warnings = definitions("" if file is None else frame.read_text(file))
     for warning in warnings:
         err.print(render.warning(warning))
-    stopped = False
-    signal.signal(signal.SIGTERM, _stop)
+    stop = Stop()
     hw = open_home(home)
     try:
-        if quiet:
-            hw.run(text, once=once, fold=fold)
-        else:
-            err.print(render.done(f"home {home}; Ctrl-C stops, the next start continues"))
-            with Screen(err) as screen:
-                hw.run(text, once=once, fold=fold, progress=screen.update)
+        _run(hw, text, home, stop, err, once=once, fold=fold, quiet=quiet)
     except KeyboardInterrupt:
-        stopped = True
-        err.print("stopping …")
+        if not stop.asked:
+            raise
     finally:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second Ctrl-C would only make the next start slower
         hw.close()
     if not quiet:
-        last = "stopped; the next start continues from here" if stopped or not once else "every table has caught up"
-        err.print(render.done(last))
-    return {"home": str(home), "stopped": stopped, "once": once}
+        caught_up = once and not stop.asked
+        err.print(render.done("every table has caught up" if caught_up else "stopped; the next start continues here"))
+    return {"home": str(home), "stopped": stop.asked > 0, "once": once}
+
+
+def _run(hw: Facade, text: str, home: Path, stop: Stop, err: Console, *, once: bool, fold: bool, quiet: bool) -> None:
+    if quiet:
+        hw.run(text, once=once, fold=fold, progress=lambda tables: stop.hold())
+        return
+    err.print(f"home {home}; Ctrl-C stops, the next start continues")
+    with Screen(err) as screen:
+        stop.note = screen.note
+
+        def progress(tables: list[TableStatus]) -> None:
+            stop.hold()
+            screen.update(tables)
+
+        hw.run(text, once=once, fold=fold, progress=progress)
+
+
+class Stop:
+    """Ctrl-C and SIGTERM: the first stops cleanly, the third at once (which is safe too, the next start is slower)."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+        self.note: Callable[[str], None] = lambda text: print(text, file=sys.stderr)
+        self.hold()
+
+    def hold(self) -> None:
+        """Takes the signals, again if need be: Spark takes Ctrl-C for itself when it starts."""
+        if signal.getsignal(signal.SIGINT) != self._heard:
+            signal.signal(signal.SIGINT, self._heard)
+            signal.signal(signal.SIGTERM, self._heard)
+
+    def _heard(self, number: int, where: FrameType | None) -> None:
+        self.asked += 1
+        if self.asked == 1:
+            self.note("stopping …")
+            raise KeyboardInterrupt
+        if self.asked == 2:
+            self.note("still stopping; once more ends it at once")
+        else:
+            os._exit(frame.INTERRUPTED)
 
 
 def definitions(text: str) -> tuple[str, list[str]]:
@@ -51,7 +89,3 @@ def definitions(text: str) -> tuple[str, list[str]]:
         return text, []
     kept = ";\n".join(s.text for s in statements if s not in questions)
     return kept, [f"line {q.line}: run takes definitions; ask this with `headwater sql`" for q in questions]
-
-
-def _stop(number: int, where: FrameType | None) -> None:
-    raise KeyboardInterrupt

@@ -33,6 +33,7 @@ class Screen:
             else None
         )
         self._said: dict[str, tuple[str, float]] = {}
+        self._shown: RenderableType = Text()
 
     def __enter__(self) -> Self:
         if self._live:
@@ -47,10 +48,18 @@ class Screen:
 
     def update(self, tables: Sequence[TableStatus]) -> None:
         if self._live:
-            self._live.update(overview(tables))
+            self._shown = overview(tables)
+            self._live.update(self._shown)
             return
         for status in tables:
             self._say(status)
+
+    def note(self, text: str) -> None:
+        """A line below the tables; may be called from a signal handler."""
+        if self._live:
+            self._live.update(Group(self._shown, Text(text)), refresh=True)
+        else:
+            self._console.print(text)
 
     def _say(self, status: TableStatus) -> None:
         """A line when the state changes, and now and then while a table is being filled."""
