@@ -54,8 +54,7 @@ def endpoint(database: Any) -> Endpoint:
 
 def columns_of(database: Any, table: str, declared: dict[str, str] | None = None) -> tuple[Column, ...]:
     """The table's columns as a relation has them: default lake types unless declared otherwise."""
-    rows = database.execute(
-        f"""
+    query = f"""
         SELECT a.attname, a.atttypid::int8, a.atttypmod, a.attndims,
                CASE WHEN e.typtype = 'e' THEN '_enum' WHEN e.typtype = 'c' THEN '_composite'
                     WHEN t.typtype = 'e' THEN 'enum' WHEN t.typtype = 'c' THEN 'composite'
@@ -64,8 +63,9 @@ def columns_of(database: Any, table: str, declared: dict[str, str] | None = None
                CASE WHEN t.typtype = 'd' THEN t.typtypmod ELSE a.atttypmod END
         FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid LEFT JOIN pg_type e ON e.oid = t.typelem
              AND t.typcategory = 'A' LEFT JOIN pg_type b ON b.oid = t.typbasetype
-        WHERE a.attrelid = '{table}'::regclass AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum"""
-    )
+        WHERE a.attrelid = 'public.{table}'::regclass AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum"""
+    with psycopg.connect(**endpoint(database).parameters(), autocommit=True) as connection:
+        rows = connection.execute(query).fetchall()
     columns = []
     for name, oid, modifier, dimensions, type_name, base_modifier in rows:
         plain = UpstreamType(type_name, oid, modifier, dimensions=dimensions)
