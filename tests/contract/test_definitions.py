@@ -75,10 +75,16 @@ def home(database: Any, tmp_path: Path) -> Iterator[Home]:
 def test_the_same_definitions_again_are_a_no_op_however_they_are_spelled(home: Home) -> None:
     home.sql(home.connection() + "CREATE TABLE orders (order_id int PRIMARY KEY, price decimal) FROM CONNECTION c;")
     again = home.connection("c", port=f"0{home.database.server.port}", schema__name="public")
-    table = "create table ORDERS (order_id INT, price DECIMAL, primary key (ORDER_ID)) from connection C"
-    results = home.sql(again + table.replace("ORDERS", "orders").replace("connection C", "connection c"))
+    table = "create table ORDERS (Order_Id INTEGER, price numeric, primary key (ORDER_ID),) from connection C"
+    results = home.sql(again.replace("CONNECTION c", "CONNECTION C") + table)
     assert ["exists already" in r.message for r in results] == [True, True]
     assert home.names("TABLES") == ["orders"]
+
+
+def test_names_beyond_ascii_are_found(home: Home) -> None:
+    home.sql(home.connection("É") + 'CREATE TABLE "Ärzte" FROM CONNECTION É TABLE orders')
+    home.sql(home.connection("É") + 'CREATE TABLE "Ärzte" FROM CONNECTION É TABLE orders')
+    assert home.names("TABLES") == ["Ärzte"]
 
 
 def test_another_definition_under_the_name_shows_the_difference(home: Home) -> None:

@@ -84,7 +84,9 @@ def position_at(c: Connection, id: int) -> float:
 
 
 def find(c: Connection, name: str) -> ConnectionInfo | None:
-    row = c.execute(sa.select(connection).where(sa.func.lower(connection.c.name) == name.lower())).first()
+    # SQLite's lower() knows ASCII only, so a name as it is written must be enough to find it
+    same = sa.or_(connection.c.name == name, sa.func.lower(connection.c.name) == name.lower())
+    row = c.execute(sa.select(connection).where(same)).first()
     return None if row is None else _info(row)
 
 

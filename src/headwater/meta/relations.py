@@ -56,7 +56,9 @@ def add(
 
 
 def find(c: Connection, name: str) -> RelationInfo | None:
-    row = c.execute(sa.select(relation).where(sa.func.lower(relation.c.name) == name.lower())).first()
+    # SQLite's lower() knows ASCII only, so a name as it is written must be enough to find it
+    same = sa.or_(relation.c.name == name, sa.func.lower(relation.c.name) == name.lower())
+    row = c.execute(sa.select(relation).where(same)).first()
     return None if row is None else _info(row)
 
 

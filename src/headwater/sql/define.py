@@ -16,6 +16,7 @@ from headwater.meta import connections, relations
 from headwater.model import Column, RelationInfo
 from headwater.source.kinds import kind
 from headwater.source.upstream import FoundColumn, FoundTable, Upstream
+from headwater.sql.same import same
 from headwater.sql.statements import (
     ColumnSpec,
     CreateConnection,
@@ -58,9 +59,9 @@ def plan_connection(home: Home, statement: CreateConnection) -> Planned:
         old_secret = connections.secret(c, existing.id) if existing else None
     secret = statement.secret.text if statement.secret else None
     if existing is not None:
-        if statement.if_not_exists or (stored == statement.canonical() and old_secret == statement.secret):
+        if statement.if_not_exists or (same(stored, statement) and old_secret == statement.secret):
             return Planned(_nothing, Outcome(f"connection {existing.name} exists already"))
-        if stored != statement.canonical():
+        if not same(stored, statement):
             raise _taken("connection", statement.name, stored, statement.canonical())
     type = kind(statement.options["type"])
     options = {**type.default_options(statement.name), **statement.options}
@@ -99,7 +100,7 @@ def plan_table(home: Home, statement: CreateTable, new: Mapping[str, Upstream]) 
         connection = connections.find(c, statement.connection)
         names = [x.name for x in connections.all(c)]
     if existing is not None:
-        if statement.if_not_exists or stored == statement.canonical():
+        if statement.if_not_exists or same(stored, statement):
             return Planned(_nothing, Outcome(f"table {existing.name} exists already"))
         raise _taken("table", statement.name, stored, statement.canonical())
     upstream = new.get(statement.connection.lower())
