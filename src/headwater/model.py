@@ -286,6 +286,7 @@ class SpanInfo:
     log_index: int | None = None
     cover_index: int | None = None
     rows: int = 0
+    again: bool = False  # it was scanned before, and the base may hold what that scan read
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,7 @@ def definitions(database: Any, tables: Sequence[str], *, connection: str = "pg")
     return text
 
 
-def wait_for(condition: Callable[[], Any], what: str, timeout_s: float = 120.0) -> Any:
+def wait_for(condition: Callable[[], Any], what: str, timeout_s: float = 240.0) -> Any:
     """The condition's value as soon as it is true."""
     deadline = time.monotonic() + timeout_s
     while True:

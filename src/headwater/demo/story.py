@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import shutil
+import signal
 import statistics
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -48,7 +50,7 @@ def tell(stage: Stage, *, home: Path | None = None, keep: bool = False) -> None:
     from headwater.facade import open_home
 
     started = time.monotonic()
-    with _home(home, keep) as directory:
+    with _ends_cleanly(), _home(home, keep) as directory:
         stage.say("A PostgreSQL 18 of its own, with a small shop in it")
         with EmbeddedPostgres(18, database="shop") as server:
             rows = shop.create(server)
@@ -148,6 +150,23 @@ def _value(hw: Headwater, query: str) -> Any:
     rows = hw.sql(query)[-1].rows
     assert rows is not None
     return rows.column(0)[0].as_py()
+
+
+@contextlib.contextmanager
+def _ends_cleanly() -> Iterator[None]:
+    """A SIGTERM ends the story like Ctrl-C, so that no server is left behind."""
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 @contextlib.contextmanager

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from headwater.engine import crash, spark
 from headwater.engine.home import Home
 from headwater.engine.planner import plan_relation
-from headwater.engine.scanner import scan
+from headwater.engine.scanner import remove_files, scan
 from headwater.engine.upstreams import upstream_of
 from headwater.errors import DataError, HeadwaterError, Retry
 from headwater.meta import connections, lease, relations, spans
@@ -58,18 +58,22 @@ class Backfill:
 
     def recover(self) -> None:
         """Scans that a crash interrupted are to be done again; failed tables get another chance."""
+        interrupted: list[tuple[RelationInfo, SpanInfo]] = []
         with self._home.meta.write() as c:
             lease.check(c, self._held)
             for relation in relations.all(c):
                 found = spans.all(c, relation.id)
                 for s in found:
                     if s.state is SpanState.SCANNING:
+                        interrupted.append((relation, s))
                         spans.back_to_pending(c, s.id)
                 error = relation.error or {}
                 if relation.state is TableState.FAILED and error.get("code") != "data.rewritten":
                     complete = relations.planned(c, relation.id) and all(s.cover_index is not None for s in found)
                     again = TableState.LIVE if complete else TableState.FILLING if found else TableState.DEFINED
                     relations.set_state(c, relation.id, again)
+        for relation, s in interrupted:
+            remove_files(self._home, relation, s)
 
     def tick(self) -> None:
         """One look at every table that is not live yet."""

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 
 from sqlalchemy.engine import Connection
@@ -43,6 +44,12 @@ class Committer:
         self._merge = merge
         self._empty = empty
         self._locks: defaultdict[int, threading.Lock] = defaultdict(threading.Lock)
+
+    @contextmanager
+    def exclusive(self, relation_id: int) -> Iterator[None]:
+        """No commit to the relation's base is decided or made inside the block: its spans may be changed."""
+        with self._locks[relation_id]:
+            yield
 
     def recover(self) -> None:
         """Brings every commit that was decided before a crash to its end. Call before anything else runs.

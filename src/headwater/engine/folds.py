@@ -86,7 +86,8 @@ class Folds:
         if not holes.num_rows:
             return False
         log.info("keys are scanned again relation=%s keys=%s", o.relation.id, holes.num_rows)
-        return scan_again(self._home, self._held, o.relation, holes)
+        with self._committer.exclusive(o.relation.id):
+            return scan_again(self._home, self._held, o.relation, holes)
 
     def fold(self, relation_id: int) -> bool:
         """Folds a relation now; False if there was nothing to fold."""

@@ -30,12 +30,13 @@ def scan(home: Home, held: Lease, session: SparkSession, relation: RelationInfo,
     try:
         upstream = upstream_of(home.meta, relation.connection_id)
         job = job_for(relation, upstream.endpoint, identity, info.span, str(home.path))
-        job = dataclasses.replace(job, label=f"scan-{info.id}")
+        job = dataclasses.replace(job, label=_label(info))
         result = Json.scan_result(run_task(session, "scans", _InTask(job)))
     except BaseException:
         with home.meta.write() as c:
             lease.check(c, held)
             spans.back_to_pending(c, info.id)
+        remove_files(home, relation, info)  # a killed worker could not do it
         raise
     crash.here("scan.written")
     with home.meta.write() as c:
@@ -63,6 +64,19 @@ def record(c: Connection, relation: RelationInfo, info: SpanInfo, result: ScanRe
         relations.note(
             c, relation.id, "value.unkept", f"column {column}: values that the lake cannot keep are NULL", count
         )
+
+
+def remove_files(home: Home, relation: RelationInfo, info: SpanInfo) -> None:
+    """Removes what an interrupted scan of a span has written; nothing of it was ever recorded."""
+    if info.again:
+        return  # files of its earlier scan have the same name, and older versions of the base still show them
+    for path in home.storage.list(relation.base_path):
+        if path.rsplit("/", 1)[1].startswith(f"{_label(info)}-"):
+            home.storage.remove(path)
+
+
+def _label(info: SpanInfo) -> str:
+    return f"scan-{info.id}"
 
 
 class _InTask:

@@ -288,4 +288,5 @@ def _info(r: Row[tuple[object, ...]]) -> SpanInfo:
         r.log_index,
         r.cover_index,
         r.rows,
+        bool(r.again),
     )

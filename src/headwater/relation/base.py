@@ -92,7 +92,8 @@ def ranges(storage: Storage, base_path: str, column: str) -> pa.Table | None:
 def add_files(storage: Storage, base_path: str, files: Sequence[DataFile], app_id: str, version: int) -> int:
     """Commits files that lie next to the base, once per (app_id, version); gives the Delta version that has them.
 
-    delta-rs records the id but does not refuse it a second time (two adds would double the rows), so it is asked first.
+    Versions of one app_id must grow from commit to commit. delta-rs records the id but does not refuse it a second time
+    (two adds would double the rows), so it is asked first.
     """
     table = _open(storage, base_path)
     done = transaction_commit(storage, base_path, app_id, version)
