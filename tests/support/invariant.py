@@ -22,9 +22,7 @@ def check_upstream(connection: Any) -> None:
     check_invariant(*connection.execute(QUERY).fetchone())
 
 
-def check_lake(headwater: Any) -> None:
-    """The invariant in one SELECT over both tables at one epoch; `headwater` is what `headwater.open` gives."""
-    rows = headwater.sql(QUERY)
-    (row,) = rows.collect() if hasattr(rows, "collect") else list(rows)
-    values = row.asDict() if hasattr(row, "asDict") else row
-    check_invariant(values["total"], values["a"], values["b"])
+def check_lake(hw: Any) -> None:
+    """The invariant in one SELECT over both tables at one epoch; `hw` is what `headwater.open` gives."""
+    (row,) = hw.sql(QUERY)[0].rows.to_pylist()
+    check_invariant(row["total"], row["a"], row["b"])

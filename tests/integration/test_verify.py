@@ -1,0 +1,91 @@
+"""The comparison of a lake with its upstream, without the engine: a DataFrame stands for the lake."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from headwater.check.verify import Target, Verified, verify
+from headwater.decode.values import arrow_schema, lake_type
+from headwater.model import Bound, Column, CoveredSpan, Layout, RelationInfo, Span, TableState
+from headwater.source.postgres.catalog import describe_table
+from headwater.source.postgres.session import Endpoint
+
+ROWS = [
+    (1, "1.50", "ä😀", b"\x00\xff", "2026-01-02 03:04:05.678901+00", ["a", None], float("nan")),
+    (2, None, None, None, None, None, None),
+    (3, "-0.01", "", b"", "1970-01-01 00:00:00+00", [], -0.0),
+]
+
+
+def relation_of(database: Any) -> RelationInfo:
+    with database.connect() as session:
+        table = describe_table(session, "public", "t")
+    columns = tuple(Column(c.name, lake_type(c.type), c.type) for c in table.columns)
+    return RelationInfo(
+        *(1, "t", 1, "public", "t", table.oid, columns, table.key, {}, TableState.LIVE, None, "base", 0, 0)
+    )
+
+
+def endpoint_of(database: Any) -> Endpoint:
+    server = database.server
+    return Endpoint(server.host, server.port, server.user, database.name, server.password)
+
+
+@pytest.fixture
+def relation(database: Any) -> RelationInfo:
+    database.execute(
+        "CREATE TABLE t (id int PRIMARY KEY, price numeric(10,2), word text, raw bytea, at timestamptz, tags text[], "
+        "d double precision)"
+    )
+    with database.connect() as session, session.cursor() as cursor:
+        cursor.executemany("INSERT INTO t VALUES (%s, %s, %s, %s, %s, %s, %s)", ROWS)
+    return relation_of(database)
+
+
+def upstream_rows(database: Any, relation: RelationInfo) -> pa.Table:
+    """The upstream's rows through psycopg's own eyes, as lake values."""
+    names = arrow_schema(relation.columns).names
+    with database.connect() as session:
+        found = session.execute("SELECT * FROM t ORDER BY id").fetchall()
+    return pa.Table.from_pylist(
+        [dict(zip(names, row, strict=True)) for row in found], schema=arrow_schema(relation.columns)
+    )
+
+
+WHOLE = Layout(1, 0, (CoveredSpan(Span(None, None), 0, 0),), True)
+
+
+def outcome(database: Any, relation: RelationInfo, lake: DataFrame, layout: Layout = WHOLE) -> Verified:
+    (found,) = verify([Target(relation, layout, lambda _: lake)], endpoint_of(database), lambda position: 7)
+    assert found.index == 7
+    return found
+
+
+def test_values_of_every_kind_are_equal_when_they_are(
+    database: Any, relation: RelationInfo, spark: SparkSession
+) -> None:
+    lake = spark.createDataFrame(upstream_rows(database, relation)).repartition(2)
+    found = outcome(database, relation, lake)
+    assert found.equal, str(found.comparison)
+    assert (found.comparison.upstream_rows, found.comparison.lake_rows) == (3, 3)
+
+
+def test_missing_surplus_and_changed_rows_are_named(database: Any, relation: RelationInfo, spark: SparkSession) -> None:
+    rows = upstream_rows(database, relation)
+    lake = spark.createDataFrame(rows)
+    database.execute("DELETE FROM t WHERE id = 1; INSERT INTO t (id) VALUES (9); UPDATE t SET price = 0 WHERE id = 3")
+    found = outcome(database, relation, lake).comparison
+    assert (found.surplus, found.missing, found.different) == ((("1",),), (("9",),), (("3",),))
+
+
+def test_only_covered_spans_are_compared(database: Any, relation: RelationInfo, spark: SparkSession) -> None:
+    rows = upstream_rows(database, relation)
+    layout = Layout(1, 0, (CoveredSpan(Span(Bound(("1",)), Bound(("2",))), 0, 0),), False)
+    found = outcome(database, relation, spark.createDataFrame(rows.slice(1, 1)), layout)
+    assert found.equal
+    assert not found.complete
+    assert found.comparison.upstream_rows == 1
