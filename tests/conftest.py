@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -10,6 +11,9 @@ from typing import Any
 import pytest
 
 from headwater.demo.embedded import EmbeddedPostgres
+
+# Short sessions: compiling for peak speed would cost more than it gives back.
+os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 _numbers = itertools.count(1)
 

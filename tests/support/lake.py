@@ -54,6 +54,7 @@ class Lake:
     def start(self, crash: str | None = None) -> None:
         """Starts `headwater run`; with `crash` it dies at that point."""
         environment = {k: v for k, v in os.environ.items() if k != "HEADWATER_CRASH"}
+        environment["HEADWATER_TAIL_CHANGES"] = "20"  # so that runs are made and merged all the time
         if crash:
             environment["HEADWATER_CRASH"] = crash
         log = (self.home.parent / f"{self.home.name}.log").open("ab")

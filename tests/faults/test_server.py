@@ -1,0 +1,90 @@
+"""`kill -9` of the server at every named point, while writers go on; then every table equals its upstream.
+
+A chain of crashes costs one start of Spark each: the server dies at one point, and the next start, which must first
+mend what the last one left, dies at the next. Each start is given a new table, so that every point is reached.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headwater.engine import crash
+from support.invariant import QUERY, check_invariant
+from support.lake import Lake, assert_equal, definitions, wait_for
+from support.writer import LEDGERS, Writer, create_schema
+
+# Points of the capture process are killed in test_capture.py; these are the server's own.
+CAPTURE = {"capture.cut_back", "capture.connected", "transaction.half", "segment.torn", "segment.written"}
+CAPTURE |= {"segment.published", "position.published"}
+CHAINS = (
+    ("slot.created", "publication.altered", "plan.half", "scan.half", "scan.written"),
+    ("scan.recorded", "cover.decided", "cover.added", "cover.recorded"),
+    ("epoch.half", "epoch.published", "fold.decided", "fold.merged", "run.written"),
+)
+TABLES = ("ints", "pairs", "names", "parts", "whole")
+
+
+def test_every_crash_point_of_the_server_is_in_a_chain() -> None:
+    assert {p for chain in CHAINS for p in chain} == set(crash.POINTS) - CAPTURE
+
+
+@pytest.fixture
+def lake(database: Any, tmp_path: Path) -> Iterator[Lake]:
+    made = Lake(tmp_path / "home", "")
+    yield made
+    if made.process is not None and made.process.poll() is None:
+        made.kill()
+
+
+@pytest.mark.parametrize("chain", CHAINS, ids=lambda c: c[0])
+def test_a_server_killed_at_each_point_goes_on_exactly(chain: tuple[str, ...], database: Any, lake: Lake) -> None:
+    seed = random.randrange(1 << 30)
+    print(f"seed {seed}")
+    with database.connect() as connection:
+        create_schema(connection, rows=200, seed=seed)
+    with Writer(database.dsn, seed, rate=40, sessions=4) as writer:
+        for i, point in enumerate(chain):
+            lake.file.write_text(definitions(database, (*LEDGERS, *TABLES[: i + 1])))
+            lake.start(crash=point)
+            if point.startswith("fold"):
+                _fold(lake)
+            if point == "scan.half":  # kills a Spark worker: the server lives on and scans again
+                lake.wait_live()
+                lake.kill()
+            else:
+                lake.wait_dead()
+        lake.start()
+        lake.wait_live()
+        assert_equal(lake.verify())
+        check_invariant(*lake.remote().sql(QUERY)[0].rows.to_pylist()[0].values())
+        assert not writer.errors
+    assert_equal(lake.verify())
+    lake.stop()
+    _no_orphans(lake)
+
+
+def _fold(lake: Lake) -> None:
+    """Asks for a fold, during which the server dies."""
+    lake.wait_live()
+    wait_for(lambda: lake.status().tables[0].overlay > 0, "something to fold")
+    with pytest.raises(Exception):  # noqa: B017  the server dies while it answers, wherever the call stands
+        lake.remote().sql(f"FOLD TABLE {LEDGERS[0]}")
+        raise AssertionError("the fold ended")
+
+
+def _no_orphans(lake: Lake) -> None:
+    """Every file of a scan is in its base, or in a version of it that a reader may still pin."""
+    from deltalake import DeltaTable
+
+    for folder in sorted((lake.home / "warehouse").iterdir()):
+        history: set[str] = set()
+        newest = DeltaTable(str(folder)).version()
+        for version in range(newest + 1):
+            history |= {Path(f).name for f in DeltaTable(str(folder), version=version).file_uris()}
+        written = {p.name for p in folder.glob("scan-*.parquet")}
+        assert written <= history, (folder.name, written - history)
