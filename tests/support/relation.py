@@ -2,14 +2,36 @@
 
 from __future__ import annotations
 
+import json
 import random
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import SparkSession
 
-from headwater.model import Column, Op, RelationInfo, TableState, UpstreamType
+from headwater.meta import segments
+from headwater.meta.store import Meta
+from headwater.model import (
+    Bound,
+    Column,
+    CoveredSpan,
+    DataFile,
+    Layout,
+    Op,
+    Part,
+    RelationInfo,
+    Segment,
+    Span,
+    TableState,
+    UpstreamType,
+)
+from headwater.relation import base, fold, read
+from headwater.relation.overlay import Overlays
 from headwater.relation.schema import FROM, INDEX, MISSING, OLD, OP, TXN, UPSERT, key_struct, overlay_schema
+from headwater.storage import Storage
 
 INT4 = UpstreamType("int4", 23, ordered=True)
 TEXT = UpstreamType("text", 25, ordered=True)
@@ -172,3 +194,83 @@ def relation_of(columns: tuple[Column, ...], key: tuple[str, ...], **options: st
     return RelationInfo(
         1, "things", 1, "public", "things", 4711, columns, key, options, TableState.LIVE, None, "warehouse/things", 0, 0
     )
+
+
+class ScriptedTails:
+    """Stands where decoding would: gives the history's own changes."""
+
+    def __init__(self, history: History) -> None:
+        self.history = history
+
+    def changes(self, relation: RelationInfo, after: int, upto: int) -> pa.Table:
+        chosen = [c for c in self.history.changes if after < c.index <= upto]
+        return changes_table(chosen, self.history.columns, self.history.key)
+
+
+class Lake:
+    """A relation in a home, with a scripted history instead of a changelog and spans scanned when the test says."""
+
+    def __init__(self, session: SparkSession, root: Path, history: History, **options: str) -> None:
+        self.session = session
+        self.storage = Storage(root)
+        self.meta = Meta(f"sqlite:///{root}/meta.db")
+        self.history = history
+        self.relation = relation_of(history.columns, history.key, **options)
+        self.overlays = Overlays(self.storage, self.meta, sees=_sees)
+        self.overlays.tails = ScriptedTails(history)  # type: ignore[assignment]
+        self.version = base.create(session, self.storage, self.relation)
+        self.covered: list[CoveredSpan] = []
+        self.published = 0
+
+    def publish(self) -> int:
+        """Makes the history so far part of the log; returns its last index."""
+        first, last = self.published + 1, len(self.history.changes)
+        if last >= first:
+            part = Part(self.relation.upstream_id, 1, 0, last - first + 1, first, last)
+            with self.meta.write() as c:
+                segments.insert(c, Segment(1, first, last, last, f"s{first}", 1, first * 10, last * 10, (part,)))
+            self.published = last
+        return last
+
+    def scan(self, span: Span, ordinal: int, at: int, log_index: int = 0) -> None:
+        """Reads the span as the upstream was at an index into a file of the base, and covers it."""
+        rows = {k: r for k, r in self.history.states[at].items() if inside(span, k)}
+        path = f"part-{ordinal}-{at}.parquet"
+        target = self.storage.root / self.relation.base_path / path
+        pq.write_table(rows_table(rows, self.history.columns, self.history.key), target)
+        low, high = (min(rows)[0], max(rows)[0]) if rows else (None, None)
+        stats = {"numRecords": len(rows), "minValues": {"k": low}, "maxValues": {"k": high}, "nullCount": {"k": 0}}
+        file = DataFile(path, target.stat().st_size, len(rows), json.dumps(stats))
+        self.version = base.add_files(self.storage, self.relation.base_path, [file], f"scan-{ordinal}", 1)
+        self.covered.append(CoveredSpan(span, log_index, at, (str(at),)))
+
+    def layout(self, complete: bool = True) -> Layout:
+        ordered = sorted(self.covered, key=lambda s: () if s.span.lo is None else _values(s.span.lo))
+        return Layout(self.relation.id, self.version, tuple(ordered), complete)
+
+    def read(self, layout: Layout, index: int) -> Rows:
+        with self.overlays.use(self.relation, layout, index) as overlay:
+            frame = read.dataframe(self.session, self.storage, self.relation, layout, overlay)
+            rows = [r.asDict() for r in frame.collect()]
+        found = {self.history.key_of(r): r for r in rows}
+        assert len(found) == len(rows), "a key came twice"
+        return found
+
+    def fold(self, layout: Layout, index: int, version: int = 1) -> None:
+        """Folds to the index, and settles every covered span there."""
+        with self.overlays.use(self.relation, layout, index) as overlay:
+            self.version = fold.fold(self.session, self.storage, self.relation, layout, overlay, "fold", version)
+        self.covered = [CoveredSpan(s.span, index, s.cover_index) for s in self.covered]
+
+
+def _sees(saw: str, txn: Any) -> Any:
+    return txn <= int(saw) * 10
+
+
+def inside(span: Span, key: tuple[Any, ...]) -> bool:
+    """Whether a key lies in a span that ends after keys, as `(lo, hi]`."""
+    return (span.lo is None or key > _values(span.lo)) and (span.hi is None or key <= _values(span.hi))
+
+
+def _values(bound: Bound) -> tuple[Any, ...]:
+    return (int(bound.key[0]), *bound.key[1:])

@@ -1,0 +1,190 @@
+"""A full `sum` over 3 M rows with 0, 50,000 and 500,000 changes in the overlay, against the base alone; one run.
+
+    .venv/bin/python bench/read.py [--rows N] [--rounds N]
+
+Every round asks in turn: the base by itself (plain Delta), then Headwater's read with each overlay at an index that has
+not been asked before, so netting and handing over are paid each time. 500,000 changes are a run and a tail of 50,000,
+as the server keeps them, and once more a single tail, as during a backfill. Prints medians and the cost over the base.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from headwater.engine.spark import start
+from headwater.meta import segments
+from headwater.meta.store import Meta
+from headwater.model import (
+    Column,
+    CoveredSpan,
+    DataFile,
+    Layout,
+    Op,
+    Part,
+    RelationInfo,
+    Segment,
+    Span,
+    TableState,
+    UpstreamType,
+)
+from headwater.relation import base, runs
+from headwater.relation.overlay import Overlays
+from headwater.relation.read import dataframe
+from headwater.relation.schema import key_struct
+from headwater.storage import Storage
+
+INT8, TEXT = UpstreamType("int8", 20, ordered=True), UpstreamType("text", 25)
+COLUMNS = (
+    Column("id", "BIGINT", INT8, False),
+    Column("customer", "INT", UpstreamType("int4", 23)),
+    Column("ordered", "TIMESTAMP", UpstreamType("timestamptz", 1184)),
+    Column("amount", "DECIMAL(12,2)", UpstreamType("numeric", 1700, precision=12, scale=2)),
+    Column("status", "SMALLINT", UpstreamType("int2", 21)),
+    Column("note", "STRING", TEXT),
+    Column("paid", "BOOLEAN", UpstreamType("bool", 16)),
+)
+KEY = ("id",)
+FILE_ROWS = 200_000
+SPARE = 2_000  # changes after the measured ones, so that each question has an index of its own
+
+
+def rows(ids: np.ndarray) -> pa.Table:  # type: ignore[type-arg]
+    cents = pa.array(ids % 1_000_000).cast(pa.decimal128(38, 2))
+    return pa.table(
+        {
+            "id": pa.array(ids, pa.int64()),
+            "customer": pa.array(ids % 1000, pa.int32()),
+            "ordered": pa.array(1_700_000_000_000_000 + ids, pa.timestamp("us", "UTC")),
+            "amount": cents.cast(pa.decimal128(12, 2)),
+            "status": pa.array(ids % 5, pa.int16()),
+            "note": pa.compute.binary_join_element_wise("order number", pa.array(ids).cast(pa.string()), " "),
+            "paid": pa.array(ids % 2 == 0),
+        }
+    )
+
+
+class Made:
+    """Changes made here instead of decoded: 60 % updates, 25 % inserts, 15 % deletes, over the whole table."""
+
+    def __init__(self, table_rows: int, count: int) -> None:
+        rng = np.random.default_rng(7)
+        ids = rng.integers(0, table_rows, count)
+        kind = rng.random(count)
+        ids = np.where(kind < 0.25, table_rows + np.arange(count), ids)
+        op = np.where(kind < 0.25, Op.INSERT, np.where(kind < 0.85, Op.UPDATE, Op.DELETE)).astype(np.int8)
+        index = np.arange(1, count + 1)
+        self.table = rows(ids)
+        extra = {"__index": pa.array(index), "__txn": pa.array(index // 10 + 1000), "__op": pa.array(op)}
+        extra["__missing"] = pa.nulls(count, pa.list_(pa.int32()))
+        extra["__old"] = pa.nulls(count, key_struct(COLUMNS, KEY))
+        for name, values in extra.items():
+            self.table = self.table.append_column(name, values)
+
+    def changes(self, _relation: RelationInfo, after: int, upto: int) -> pa.Table:
+        return self.table.slice(after, upto - after)
+
+
+def fill(storage: Storage, relation: RelationInfo, count: int) -> int:
+    """Writes the base's files and adds them in one commit."""
+    files = []
+    for first in range(0, count, FILE_ROWS):
+        ids = np.arange(first, min(first + FILE_ROWS, count))
+        target = storage.root / relation.base_path / f"part-{first}.parquet"
+        pq.write_table(rows(ids), target, compression="zstd", store_decimal_as_integer=True)
+        stats = {"numRecords": len(ids), "minValues": {"id": int(ids[0])}, "maxValues": {"id": int(ids[-1])}}
+        files.append(
+            DataFile(target.name, target.stat().st_size, len(ids), json.dumps({**stats, "nullCount": {"id": 0}}))
+        )
+    return base.add_files(storage, relation.base_path, files, "bench", 1)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--rows", type=int, default=3_000_000)
+    parser.add_argument("--rounds", type=int, default=7)
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="headwater-bench-") as folder:
+        measure(Path(folder), arguments.rows, arguments.rounds)
+
+
+def measure(home: Path, count: int, rounds: int) -> None:
+    session, storage = start(home), Storage(home)
+    made = Made(count, 500_000 + SPARE)
+    plain = RelationInfo(
+        1, "orders", 1, "public", "orders", 1, COLUMNS, KEY, {}, TableState.LIVE, None, "warehouse/orders", 0, 0
+    )
+    base.create(session, storage, plain)
+    version = fill(storage, plain, count)
+    readers: dict[str, Callable[[int], object]] = {}
+    readers["base alone"] = lambda _i: (
+        session.read.format("delta").option("versionAsOf", version).load(storage.url(plain.base_path))
+    )
+    for name, changes, run_to in (
+        ("0", 0, 0),
+        ("50,000", 50_000, 0),
+        ("500,000", 500_000, 450_000),
+        ("500,000 tail", 500_000, 0),
+    ):
+        readers[name] = reader(
+            session, storage, home / f"{name.replace(',', '')}.db", plain, made, version, changes, run_to
+        )
+    took: dict[str, list[float]] = {name: [] for name in readers}
+    for i in range(-3, rounds):  # three rounds warm the JVM up
+        for name in list(readers) if i % 2 else list(reversed(readers)):
+            began = time.monotonic()
+            readers[name](i + 3).selectExpr("sum(amount)", "count(*)").collect()  # type: ignore[attr-defined]
+            if i >= 0:
+                took[name].append(time.monotonic() - began)
+        print(f"round {i}", {n: round(t[-1], 2) for n, t in took.items() if t}, file=sys.stderr, flush=True)
+    alone = statistics.median(took["base alone"])
+    print(f"{'changes in the overlay':>24} {'median s':>9} {'best s':>7} {'over the base alone, s':>23}")
+    for name, times in took.items():
+        middle = statistics.median(times)
+        print(f"{name:>24} {middle:9.2f} {min(times):7.2f} {middle - alone:+23.2f}")
+    session.stop()
+
+
+def reader(
+    session: object,
+    storage: Storage,
+    meta_path: Path,
+    relation: RelationInfo,
+    made: Made,
+    version: int,
+    changes: int,
+    run_to: int,
+) -> Callable[[int], object]:
+    """A read with `changes` changes (and a few more each time) after the base."""
+    meta = Meta(f"sqlite:///{meta_path}")
+    overlays = Overlays(storage, meta)
+    overlays.tails = made  # type: ignore[assignment]
+    layout = Layout(relation.id, version, (CoveredSpan(Span(None, None), 0, 0),), True)
+    total = changes + SPARE if changes else 0
+    if total:
+        part = Part(relation.upstream_id, 1, 0, total, 1, total)
+        with meta.write() as c:
+            segments.insert(c, Segment(1, 1, total, total, "s", 1, 1000, 10**6, (part,)))
+    if run_to:
+        runs.write(overlays, storage, meta, relation, layout, run_to, limit=0)
+
+    def read(i: int) -> object:
+        index = changes + i if changes else 0
+        overlay = overlays.at(relation, layout, index)
+        return dataframe(session, storage, relation, layout, overlay)  # type: ignore[arg-type]
+
+    return read
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,183 @@
+"""Relations on Spark and Delta against the naive model, with spans scanned at different times and folds in between."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import polars as pl
+import pytest
+from pyspark.sql import SparkSession
+
+from headwater.engine.spark import start
+from headwater.errors import HeadwaterError
+from headwater.model import Bound, Op, Span
+from headwater.relation import base, runs
+from support.relation import Change, History, Lake, columns_of, inside
+
+
+def thirds(width: int) -> tuple[Span, Span, Span]:
+    """The key order in three spans; with two key columns a bound may stand between keys of one first value."""
+    first, second = Bound(("3", "b")[:width]), Bound(("8", "a")[:width])
+    return Span(None, first), Span(first, second), Span(second, None)
+
+
+SPANS = thirds(1)
+
+
+@pytest.fixture(scope="module")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    yield start(tmp_path_factory.mktemp("spark"))
+
+
+def history(seed: int, width: int = 1, truncates: bool = False) -> History:
+    print(f"seed {seed}")
+    made = History(columns_of(width), ("k", "k2")[:width], random.Random(seed), truncates=truncates)
+    made.begin(8)
+    return made
+
+
+def truth(h: History, index: int, spans: tuple[Span, ...]) -> dict:  # type: ignore[type-arg]
+    return {k: r for k, r in h.states[index].items() if any(inside(s, k) for s in spans)}
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_read_equals_the_upstream_during_and_after_backfill_and_folds(
+    spark: SparkSession, tmp_path: Path, seed: int
+) -> None:
+    h = history(seed, width=1 + seed % 2, truncates=seed >= 2)
+    lake, spans = Lake(spark, tmp_path, h), thirds(len(h.key))
+    h.run(10)
+    lake.scan(spans[0], 0, at=4)
+    h.run(10)
+    lake.scan(spans[2], 2, at=15, log_index=4)
+    index = lake.publish()
+    part = lake.layout(complete=False)
+    hidden = {tuple(r.values()) for r in lake.overlays.at(lake.relation, part, index).holes.to_pylist()}
+    expected = truth(h, index, (spans[0], spans[2]))
+    assert lake.read(part, index) == {k: r for k, r in expected.items() if k not in hidden}
+
+    lake.scan(spans[1], 1, at=20, log_index=11)
+    h.run(15)
+    index = lake.publish()
+    whole = lake.layout()
+    overlay = lake.overlays.at(lake.relation, whole, index)
+    if overlay.holes.num_rows:
+        with pytest.raises(HeadwaterError, match="scanned again"):
+            lake.fold(whole, index)
+        return
+    assert lake.read(whole, index) == h.states[index]
+    lake.fold(whole, index)
+    assert lake.read(lake.layout(), index) == h.states[index]
+
+    h.run(20)
+    later = lake.publish()
+    assert lake.layout().settled
+    assert lake.read(lake.layout(), later) == h.states[later]
+    assert lake.read(whole, index) == h.states[index], "an older layout still gives the older rows"
+    lake.fold(lake.layout(), later, version=2)
+    assert lake.read(lake.layout(), later) == h.states[later]
+
+
+def test_runs_and_tail_together_are_the_upstream(spark: SparkSession, tmp_path: Path) -> None:
+    h = history(77, truncates=True)
+    lake = Lake(spark, tmp_path, h)
+    lake.scan(Span(None, None), 0, at=0)
+    lake.fold(lake.layout(), 0)
+    made = []
+    for _ in range(6):
+        h.run(12)
+        index = lake.publish()
+        run = runs.write(lake.overlays, lake.storage, lake.meta, lake.relation, lake.layout(), index, limit=10)
+        assert run is not None
+        made.append(run)
+        h.run(5)
+        index = lake.publish()
+        layout = lake.layout()
+        assert lake.read(layout, index) == h.states[index]
+        assert len(lake.overlays.at(lake.relation, layout, index).layers) <= 3
+    assert lake.read(lake.layout(), 30) == h.states[30], "a run that ends later is not used"
+    lake.fold(lake.layout(), index, version=2)
+    assert lake.read(lake.layout(), index) == h.states[index]
+    assert lake.read(lake.layout(), index) == h.states[index]
+
+
+def test_a_fold_or_an_add_that_is_repeated_changes_nothing(spark: SparkSession, tmp_path: Path) -> None:
+    h = history(5)
+    lake = Lake(spark, tmp_path, h)
+    lake.scan(Span(None, None), 0, at=0)
+    added = lake.version
+    lake.scan(Span(None, None), 0, at=0)
+    assert lake.version == added == base.current_version(lake.storage, lake.relation.base_path)
+    lake.covered.pop()
+    h.run(10)
+    index, layout = lake.publish(), lake.layout()
+    lake.fold(layout, index)
+    folded = lake.version
+    assert folded > added
+    lake.fold(layout, index)
+    assert lake.version == folded == base.current_version(lake.storage, lake.relation.base_path)
+    assert lake.read(lake.layout(), index) == h.states[index]
+
+
+def test_a_truncate_empties_only_the_spans_whose_scan_did_not_see_it(spark: SparkSession, tmp_path: Path) -> None:
+    h = History(columns_of(), ("k",), random.Random(1))
+    h.begin(8)
+    h.changes.append(Change(1, 10, Op.TRUNCATE, {}))
+    h.states.append({})
+    for i in (2, 5, 10):
+        row = {"n": i, "k": i, "a`b.c": "new", "t": None}
+        h.changes.append(Change(len(h.changes) + 1, 10 * (len(h.changes) + 1), Op.INSERT, row))
+        h.states.append({**h.now, (i,): row})
+    lake = Lake(spark, tmp_path, h)
+    lake.scan(SPANS[0], 0, at=0)
+    lake.scan(SPANS[1], 1, at=3)
+    lake.scan(SPANS[2], 2, at=0)
+    index = lake.publish()
+    layout = lake.layout()
+    assert lake.overlays.at(lake.relation, layout, index).emptied == {0, 2}
+    assert lake.read(layout, index) == h.states[index]
+    assert lake.read(layout, 3) == h.states[3]
+    lake.fold(layout, index)
+    assert lake.read(lake.layout(), index) == h.states[index]
+
+
+def test_the_base_alone_is_a_table_for_other_engines(spark: SparkSession, tmp_path: Path) -> None:
+    h = history(9)
+    lake = Lake(spark, tmp_path, h, deletion_vectors="false")
+    lake.scan(Span(None, None), 0, at=0)
+    h.run(20)
+    index = lake.publish()
+    lake.fold(lake.layout(), index)
+    frame = pl.read_delta(lake.storage.url(lake.relation.base_path))
+    assert {(r["k"],): r for r in frame.to_dicts()} == h.states[index]
+
+
+def test_many_added_files_are_one_table_for_spark(spark: SparkSession, tmp_path: Path) -> None:
+    h = history(3)
+    lake = Lake(spark, tmp_path, h)
+    for i in range(25):  # past a checkpoint made by delta-rs
+        lake.scan(Span(Bound((str(i),)), Bound((str(i + 1),))), i, at=0)
+    assert lake.read(lake.layout(complete=False), 0) == truth(h, 0, tuple(s.span for s in lake.covered))
+    logs = [p for p in lake.storage.list(f"{lake.relation.base_path}/_delta_log") if "checkpoint" in p]
+    assert logs, "no checkpoint was written"
+
+
+def test_tail_files_go_when_nobody_uses_them(spark: SparkSession, tmp_path: Path) -> None:
+    h = history(4)
+    lake = Lake(spark, tmp_path, h)
+    lake.scan(Span(None, None), 0, at=0)
+    layout = lake.layout()
+    for _ in range(3):
+        h.run(3)
+        lake.read(layout, lake.publish())
+    assert len(lake.storage.list("tmp/tail")) == 1
+    held = lake.overlays.at(lake.relation, layout, lake.published)
+    h.run(3)
+    lake.read(layout, lake.publish())
+    assert len(lake.storage.list("tmp/tail")) == 2
+    lake.overlays.release(held)
+    h.run(3)
+    lake.read(layout, lake.publish())
+    assert len(lake.storage.list("tmp/tail")) == 1
