@@ -97,7 +97,7 @@ def test_every_crash_point_has_a_test_that_kills_there() -> None:
 
 
 def test_the_readme_is_one_screen() -> None:
-    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 50
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 60
 
 
 def test_the_architecture_begins_with_the_one_sentence() -> None:
