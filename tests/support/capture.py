@@ -285,6 +285,7 @@ class Writers:
                 return
 
     def _transaction(self, c: psycopg.Connection[Any], r: random.Random) -> None:
+        self._stop.wait(0.005)  # the machine's other half is for the reader
         try:
             for _ in range(r.choice((1, 1, 2, 5, 30))):
                 with c.transaction() if r.random() < 0.2 else contextlib.nullcontext():  # a savepoint
