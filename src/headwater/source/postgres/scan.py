@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
 
-import adbc_driver_manager
-import adbc_driver_postgresql.dbapi as adbc
 import pyarrow as pa
-from adbc_driver_postgresql import StatementOptions
 
 from headwater.errors import DataError, SourceError
 from headwater.model import Bound, Column, Span
+from headwater.source.postgres.arrow import ArrowSession
 from headwater.source.postgres.ask import qualified
 from headwater.source.postgres.cut import import_statement
 from headwater.source.postgres.keyset import KEY, ROW, KeyColumn, condition, order
-from headwater.source.postgres.refusals import broken_stream, translate
 from headwater.source.postgres.session import Endpoint, quote_identifier, quote_literal
 
 Hooks = Callable[[str], None]
@@ -106,22 +102,16 @@ class TableScan:
         *,
         lock_timeout_s: float,
         batch_bytes: int,
-        snapshot: str = "",
         hooks: Hooks = lambda _: None,
+        snapshot: str = "",
     ) -> None:
         self.endpoint = endpoint
-        self._snapshot = snapshot
         self.table = table
         self._expected = expected
         self._batch_bytes = batch_bytes
-        self._reader: pa.RecordBatchReader | None = None
-        self._cursor: Any = None
+        self._snapshot = snapshot
+        self._session = ArrowSession(endpoint)
         try:
-            self._connection = adbc.connect(endpoint.uri(), autocommit=True)
-        except adbc_driver_manager.Error as e:
-            raise translate(endpoint, e) from e
-        try:
-            self._cursor = self._connection.cursor()
             # Asked before the transaction, so that the lock comes before the snapshot.
             self.upstream = describe(self.rows, table)
             self._begin(lock_timeout_s)
@@ -134,26 +124,12 @@ class TableScan:
 
     def batches(self, span: Span) -> Iterator[pa.RecordBatch]:
         """The span's rows in key order; each batch has the table's columns first, as `decode.scan` wants them."""
-        options = {StatementOptions.BATCH_SIZE_HINT_BYTES.value: str(self._batch_bytes)}
-        statement = (
-            f"SELECT {', '.join(self._select())} FROM {self.upstream.source} AS {ROW} "
-            f"WHERE {condition(self.upstream.key, span)} ORDER BY {order(self.upstream.key)}"
+        at = self.upstream
+        return self._session.stream(
+            f"SELECT {', '.join(self._select())} FROM {at.source} AS {ROW} "
+            f"WHERE {condition(at.key, span)} ORDER BY {order(at.key)}",
+            self._batch_bytes,
         )
-        try:
-            self._cursor.adbc_statement.set_options(**options)
-            self._cursor.execute(statement)
-            self._reader = self._cursor.fetch_record_batch()
-        except adbc_driver_manager.Error as e:
-            raise translate(self.endpoint, e) from e
-        while self._reader is not None:
-            try:
-                batch = self._reader.read_next_batch()
-            except StopIteration:
-                self._reader = None
-                return
-            except (adbc_driver_manager.Error, OSError, pa.ArrowException) as e:
-                raise broken_stream(self.endpoint, e) from e
-            yield batch
 
     def bound_after(self, batch: pa.RecordBatch) -> Bound:
         """The place just after the last row of a batch."""
@@ -161,32 +137,26 @@ class TableScan:
         names = (n if (n := TWIN.format(i)) in batch.schema.names else k for i, k in enumerate(self.table.key))
         return Bound(tuple(str(last.column(name)[0].as_py()) for name in names), after=True)
 
+    def rows(self, statement: str) -> list[tuple[Any, ...]]:
+        """The rows of a small statement inside the transaction."""
+        return self._session.rows(statement)
+
     def stop(self) -> None:
         """Ends the stream of rows early; the rest of the span was not read."""
-        try:
-            self._cursor.adbc_cancel()
-            if self._reader is not None:
-                self._reader.close()
-                self._reader = None
-        except adbc_driver_manager.Error as e:
-            raise translate(self.endpoint, e) from e
+        self._session.stop()
 
     def finish(self) -> None:
         """Ends the transaction and moves the log with a message, so that an idle database too reaches `high`.
 
         The message's commit is flushed but waits for no standby: `synchronous_commit` may be off, or may hang.
         """
-        self._execute("ROLLBACK")
-        self._execute("SET synchronous_commit = local")
+        self._session.execute("ROLLBACK")
+        self._session.execute("SET synchronous_commit = local")
         self.rows("SELECT pg_logical_emit_message(true, 'headwater', 'scan')::text")
 
     def close(self) -> None:
-        """Ends the session, and with it the transaction and an unread stream, also when the upstream is gone."""
-        for part in (self._reader, self._cursor, self._connection):
-            with suppress(adbc_driver_manager.Error):  # nothing is left to be lost: the session ends either way
-                if part is not None:
-                    part.close()
-        self._reader = None
+        """Ends the session, and with it the transaction."""
+        self._session.close()
 
     def __enter__(self) -> Self:
         return self
@@ -196,7 +166,7 @@ class TableScan:
 
     def _begin(self, lock_timeout_s: float) -> None:
         """Opens the transaction and locks. None of these statements takes a snapshot."""
-        self._execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        self._session.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
         for setting, value in {
             "lock_timeout": f"{int(lock_timeout_s * 1000)}ms",
             "row_security": "off",  # rows that a policy would hide become an error
@@ -206,10 +176,10 @@ class TableScan:
             "enable_seqscan": "off",
             "enable_sort": "off",
         }.items():
-            self._execute(f"SET LOCAL {setting} = {quote_literal(value)}")
-        self._execute(f"LOCK TABLE {self.upstream.source} IN ACCESS SHARE MODE")
+            self._session.execute(f"SET LOCAL {setting} = {quote_literal(value)}")
+        self._session.execute(f"LOCK TABLE {self.upstream.source} IN ACCESS SHARE MODE")
         if self._snapshot:  # of a comparison's cut; a scan takes its own
-            self._execute(import_statement(self._snapshot))
+            self._session.execute(import_statement(self._snapshot))
 
     def _look(self) -> Seen:
         ((standby, system, timeline_hex, start, saw, high, oid),) = self.rows(
@@ -246,20 +216,6 @@ class TableScan:
         for i, (name, expression) in enumerate(zip(table.key, table.key_text, strict=True)):
             if by_name[name].upstream.name not in DIRECT:
                 yield f"{expression} AS {quote_identifier(TWIN.format(i))}"
-
-    def _execute(self, statement: str) -> None:
-        try:
-            self._cursor.execute(statement)
-        except adbc_driver_manager.Error as e:
-            raise translate(self.endpoint, e) from e
-
-    def rows(self, statement: str) -> list[tuple[Any, ...]]:
-        """The rows of a small statement inside the transaction."""
-        try:
-            self._cursor.execute(statement)
-            return [tuple(row) for row in self._cursor.fetchall()]
-        except adbc_driver_manager.Error as e:
-            raise translate(self.endpoint, e) from e
 
 
 def describe(rows: Callable[[str], list[tuple[Any, ...]]], table: ScanTable) -> Upstream:

@@ -1,0 +1,216 @@
+"""Scan into the base against Spark JDBC → Delta and against COPY to nowhere: one run, alternating order.
+
+    .venv/bin/python bench/scan.py [--rows N] [--rounds N] [--jdbc-jar FILE]
+
+A table of seven columns on an embedded PostgreSQL 18. Headwater: planning, scans as Spark tasks (half of Spark's slots
+at once, as the server runs them) and the Delta commits, into a base made before. Spark JDBC: six partitions of the key,
+fetch size 10,000, appended to such a table. COPY: `psql` reads the binary form and throws it away. Prints rows per
+second, medians over the rounds, the ratios, and the largest memory of a Python worker.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from pathlib import Path
+from typing import Any
+
+import psutil
+from pyspark.sql import SparkSession
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+
+from headwater.backfill.plan import Plan
+from headwater.backfill.plan import spans as spans_of
+from headwater.backfill.scan import ScanJob, scan_span
+from headwater.demo.embedded import EmbeddedPostgres
+from headwater.engine import spark
+from headwater.engine.task import run_task
+from headwater.model import Json, RelationInfo, ScanResult, Span, TableState
+from headwater.relation import base
+from headwater.source.postgres.extent import KeyWalk, read_extent
+from headwater.storage import Storage
+from support.backfill import Bench, bench
+
+TABLE = """CREATE TABLE load (id bigint PRIMARY KEY, customer int, ordered timestamptz, amount numeric(12,2),
+status smallint, note text, paid boolean)"""
+FILL = """INSERT INTO load SELECT g, g % 1000, '2024-01-01'::timestamptz + g * interval '1 s', g % 100000 / 100.0,
+g % 5, 'order number ' || g, g % 2 = 0 FROM generate_series(1, {}) g"""
+PARTITIONS = 6
+DRIVER = "org.postgresql_postgresql-42.7.7.jar"
+
+
+@dataclasses.dataclass
+class Race:
+    """What all contestants share."""
+
+    server: EmbeddedPostgres
+    session: SparkSession
+    home: Path
+    table: Bench
+    rows: int
+    driver: Path | None
+    worker_bytes: int = 0
+
+    def new_base(self, name: str) -> RelationInfo:
+        relation = RelationInfo(
+            id=1,
+            name=name,
+            connection_id=1,
+            upstream_schema="public",
+            upstream_table="load",
+            upstream_id=self.table.oid,
+            columns=self.table.columns,
+            key=self.table.key,
+            options={},
+            state=TableState.FILLING,
+            error=None,
+            base_path=name,
+            base_version=0,
+            begin_index=0,
+        )
+        base.create(self.session, Storage(self.home), relation)
+        return relation
+
+
+class Task:
+    """A scan as it travels to a worker; tells the worker's memory too."""
+
+    def __init__(self, job: ScanJob) -> None:
+        self.job = job
+
+    def __call__(self) -> str:
+        result = scan_span(self.job)
+        return f"{psutil.Process().memory_info().rss}\n{Json.dump(result)}"
+
+
+def headwater(race: Race, relation: RelationInfo) -> None:
+    """Plans, scans and commits the table as the server does."""
+    storage = Storage(race.home)
+    job = dataclasses.replace(race.table.job(Span(None, None)), root=str(race.home), base_path=relation.base_path)
+    plan = Plan.of(read_extent(job.endpoint, job.scan_table, job.expected), ("int8",))
+    commits = 0
+
+    def scan(span: Span) -> list[ScanResult]:
+        memory, text = run_task(race.session, "scans", Task(dataclasses.replace(job, span=span))).split("\n", 1)
+        race.worker_bytes = max(race.worker_bytes, int(memory))
+        result = Json.scan_result(text)
+        rest = [] if result.stopped_at is None else scan(Span(result.stopped_at, span.hi))
+        return [result, *rest]
+
+    with KeyWalk(job.endpoint, job.scan_table) as walk, ThreadPoolExecutor(max(1, spark.slots() // 2)) as pool:
+        running = [pool.submit(scan, span) for span in spans_of(plan, walk.next_bound)]
+        for done in as_completed(running):
+            for result in done.result():
+                commits += 1
+                base.add_files(storage, relation.base_path, result.files, "bench", commits)
+
+
+def jdbc(race: Race, relation: RelationInfo) -> None:
+    """What a Spark user would write."""
+    server = race.server
+    frame = (
+        race.session.read.format("jdbc")
+        .option("url", f"jdbc:postgresql://{server.host}:{server.port}/{server.database}")
+        .option("driver", "org.postgresql.Driver")
+        .options(dbtable="load", user=server.user, password=server.password, fetchsize="10000")
+        .options(partitionColumn="id", lowerBound="1", upperBound=str(race.rows), numPartitions=str(PARTITIONS))
+        .load()
+    )
+    frame.write.format("delta").mode("append").save(str(race.home / relation.base_path))
+
+
+def copy(race: Race, _: RelationInfo) -> None:
+    """The server's own limit: one stream, nothing done with it."""
+    subprocess.run(
+        [str(race.server.bin / "psql"), race.server.dsn(), "-qc", "COPY load TO STDOUT (FORMAT binary)"],
+        check=True,
+        stdout=subprocess.DEVNULL,
+        env={**os.environ, "PGOPTIONS": ""},
+    )
+
+
+CONTESTANTS: dict[str, Callable[[Race, RelationInfo], None]] = {"headwater": headwater, "jdbc": jdbc, "copy": copy}
+
+
+def run(race: Race, rounds: int) -> dict[str, list[float]]:
+    """Seconds per contestant and round; the order turns with every round, and a first round is not counted."""
+    names = [n for n in CONTESTANTS if n != "jdbc" or race.driver]
+    seconds: dict[str, list[float]] = {n: [] for n in names}
+    for number in range(rounds + 1):
+        turn = number % len(names)
+        for name in names[turn:] + names[:turn]:
+            relation = race.new_base(f"{name}-{number}")
+            began = time.monotonic()
+            CONTESTANTS[name](race, relation)
+            if number:
+                seconds[name].append(time.monotonic() - began)
+            if name != "copy":
+                count = race.session.read.format("delta").load(str(race.home / relation.base_path)).count()
+                assert count == race.rows, f"{name} read {count} of {race.rows} rows"
+            Storage(race.home).remove(relation.base_path)
+    return seconds
+
+
+def report(race: Race, seconds: dict[str, list[float]]) -> dict[str, Any]:
+    """The figures of a run by name."""
+    rate = {n: race.rows / statistics.median(s) for n, s in seconds.items()}
+    for name, value in rate.items():
+        print(f"{name:10} {value / 1000:8.0f} k rows/s   {', '.join(f'{s:.1f} s' for s in seconds[name])}")
+    ratios = {n: rate["headwater"] / rate[n] for n in rate if n != "headwater"}
+    for name, ratio in ratios.items():
+        print(f"headwater / {name}: {ratio:.2f}")
+    print(f"largest memory of a Python worker: {race.worker_bytes >> 20} MB")
+    return {"rate": rate, "ratio": ratios, "worker_bytes": race.worker_bytes}
+
+
+def find_driver(given: str | None) -> Path | None:
+    """The JDBC driver: as given, else where `make setup-bench` puts it; without one JDBC is left out."""
+    paths = (
+        [Path(given)] if given else [spark.jars_directory().parent / "bench" / DRIVER, spark.jars_directory() / DRIVER]
+    )
+    return next((p for p in paths if p.exists()), None)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--rows", type=int, default=3_000_000)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--jdbc-jar")
+    arguments = parser.parse_args()
+    driver = find_driver(arguments.jdbc_jar)
+    if driver is None:
+        print("no JDBC driver found: run `make setup-bench`, or give --jdbc-jar", file=sys.stderr)
+    else:
+        os.environ["PYSPARK_SUBMIT_ARGS"] = f"--driver-class-path {driver} pyspark-shell"
+    with EmbeddedPostgres(18) as server, tempfile.TemporaryDirectory(prefix="headwater-bench-") as folder:
+        server.execute(TABLE)
+        server.execute(FILL.format(arguments.rows))
+        server.execute("VACUUM ANALYZE load")
+        home = Path(folder)
+        session = spark.start(home)
+        try:
+            shared = _Database(server)
+            race = Race(server, session, home, bench(shared, home, "load"), arguments.rows, driver)
+            report(race, run(race, arguments.rounds))
+        finally:
+            session.stop()
+
+
+class _Database:
+    """The server's own database in the shape of the tests' fixture."""
+
+    def __init__(self, server: EmbeddedPostgres) -> None:
+        self.server, self.name = server, server.database
+
+
+if __name__ == "__main__":
+    main()
