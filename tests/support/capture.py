@@ -103,7 +103,7 @@ class Captured:
         home = Home.open(path)
         at = conninfo_to_dict(upstream.dsn)
         slot = f"SELECT confirmed_flush_lsn::text FROM pg_replication_slots WHERE slot_name = '{upstream.slot}'"
-        ((position,),) = upstream.execute(slot)
+        position = options.pop("position", None) or upstream.execute(slot)[0][0]
         ((txn,),) = upstream.execute("SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint")
         with home.meta.write() as c:
             id = connections.add(

@@ -157,7 +157,7 @@ class Capture:
             next_txn=flow.standing.next_txn,
             at=crash.here,
         )
-        done = threading.Event()
+        heartbeat = Heartbeat(flow, float(connection.options.get("heartbeat.interval", config.HEARTBEAT_INTERVAL_S)))
 
         def told() -> None:
             flow.wake()
@@ -165,13 +165,10 @@ class Capture:
                 self.stop()
 
         thread = WriterThread(writer, told, self._trouble)
-        interval_s = float(connection.options.get("heartbeat.interval", config.HEARTBEAT_INTERVAL_S))
-        if interval_s > 0:
-            threading.Thread(target=_beat, args=(flow, interval_s, done), name="heartbeat", daemon=True).start()
         try:
-            Receiver(flow, thread, self._stopping).run()
+            Receiver(flow, thread, heartbeat, self._stopping).run()
         finally:
-            done.set()
+            heartbeat.stop()
             thread.stop()
         thread.check()
         flow.acknowledge(thread.position)
@@ -203,9 +200,10 @@ class Capture:
 class Receiver:
     """Moves messages from the flow to the writer: when to cut, when to acknowledge, when to ask."""
 
-    def __init__(self, flow: Log, thread: WriterThread, stopping: threading.Event) -> None:
+    def __init__(self, flow: Log, thread: WriterThread, heartbeat: Heartbeat, stopping: threading.Event) -> None:
         self._flow = flow
         self._thread = thread
+        self._heartbeat = heartbeat
         self._stopping = stopping
         self._inbox = Inbox()
         self._open = False  # the inbox begins inside a transaction
@@ -218,6 +216,7 @@ class Receiver:
         while not self._stopping.is_set():
             self._flow.receive(self._inbox, self._wake_at(), config.FLUSH_BYTES)
             self._thread.check()
+            self._heartbeat.check()
             now = time.monotonic()
             if self._due(now):
                 self._looked_at = now
@@ -277,18 +276,41 @@ class Receiver:
         self._acknowledged = position
 
 
+class Heartbeat:
+    """Makes the upstream's log move every `interval_s` seconds (0: never), in a thread of its own."""
+
+    def __init__(self, flow: Log, interval_s: float) -> None:
+        self._flow = flow
+        self._interval_s = interval_s
+        self._done = threading.Event()
+        self._failure: HeadwaterError | None = None
+        if interval_s > 0:
+            threading.Thread(target=self._run, name="heartbeat", daemon=True).start()
+
+    def check(self) -> None:
+        """Raises what the upstream refused."""
+        if self._failure is not None:
+            raise self._failure
+
+    def stop(self) -> None:
+        self._done.set()
+
+    def _run(self) -> None:
+        while not self._done.wait(self._interval_s):
+            try:
+                self._flow.beat()
+            except HeadwaterError as e:
+                log.warning("heartbeat: %s: %s", e.code, e.message)
+                if e.code == "source.publication_missing":
+                    self._failure = e
+                    self._flow.wake()
+                    return
+
+
 def _next_life(last: str, flow: Log) -> str:
     """A name for this life of the upstream as we see it: a broken connection begins another one, too."""
     tail = last.rsplit("/", 1)[-1]
     return f"{flow.standing.life}/{int(tail) + 1 if tail.isdigit() else 1}"
-
-
-def _beat(flow: Log, interval_s: float, done: threading.Event) -> None:
-    while not done.wait(interval_s):
-        try:
-            flow.beat()
-        except HeadwaterError as e:
-            log.warning("heartbeat: %s: %s", e.code, e.message)
 
 
 def _say(line: str) -> bool:

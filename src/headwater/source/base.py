@@ -113,7 +113,10 @@ class Log(Protocol):
         meta; `ask` wants an answer with the upstream's own position. Safe to repeat."""
 
     def beat(self) -> None:
-        """Makes the upstream's log move, so that an idle database releases what its busy neighbours wrote."""
+        """Makes the upstream's log move, so that an idle database releases what its busy neighbours wrote.
+
+        May be called from any thread. Raises SourceError when the log no longer carries what it should.
+        """
 
     def wake(self) -> None:
         """Makes `receive` return soon. May be called from any thread and from a signal handler."""

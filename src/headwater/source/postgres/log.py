@@ -13,7 +13,7 @@ from collections.abc import Mapping
 
 import psycopg
 from psycopg import errors as pg_errors
-from psycopg.pq import ExecStatus
+from psycopg.pq import ConnStatus, ExecStatus
 from psycopg.pq.abc import PGconn, PGresult
 
 from headwater.errors import HeadwaterError, Retry, SourceError
@@ -50,7 +50,7 @@ class PostgresSource:
             session.close()
             raise
         try:
-            standing = resume.check(session, replication, self.slot, position, identity)
+            standing = resume.check(session, replication, self.slot, self.publication, position, identity)
             return PostgresLog(self, session, replication, standing)
         except BaseException:
             session.close()
@@ -128,13 +128,16 @@ class PostgresLog:
             raise self._broken(e) from e
 
     def beat(self) -> None:
-        """Writes an empty message into the upstream's log. May be called from any thread."""
+        """Writes an empty message into the upstream's log, and sees that the publication is still the same one."""
         with self._beating:
             try:
                 if not self._closed:
                     if self._session.closed:
                         self._session = self._source.endpoint.connect()
                     query(self._session, _BEAT)
+                    name = self._source.publication
+                    rows = query(self._session, resume.PUBLICATION, (name,))
+                    resume.check_publication(rows, name, self.standing.identity["publication"])
             finally:
                 if self._closed:
                     self._session.close()
@@ -185,7 +188,7 @@ class PostgresLog:
 
     def _broken(self, error: psycopg.Error) -> HeadwaterError:
         translated = self._source.endpoint.translate(error)
-        if translated.retry is Retry.AUTO:
+        if translated.retry is Retry.AUTO or self._pgconn.status == ConnStatus.BAD:
             return _disconnected(translated.message)
         return translated
 

@@ -20,6 +20,7 @@ SLOT = """
 SELECT plugin::text, database::text, active_pid, wal_status::text, confirmed_flush_lsn::text
 FROM pg_replication_slots WHERE slot_name = %s
 """
+PUBLICATION = "SELECT oid::text FROM pg_publication WHERE pubname = %s"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +37,9 @@ class System:
         return cls(str(identifier), int(timeline), str(flushed))
 
 
-def check(session: Session, replication: Session, slot: str, position: str, identity: dict[str, str]) -> Standing:
+def check(
+    session: Session, replication: Session, slot: str, publication: str, position: str, identity: dict[str, str]
+) -> Standing:
     """Who answers, once it is certain that START_REPLICATION after `position` leaves no gap."""
     system = System.of(replication)
     ((standby, wal_level, started, next_txn),) = query(session, STATE)
@@ -52,8 +55,14 @@ def check(session: Session, replication: Session, slot: str, position: str, iden
             "Set wal_level = logical in the upstream's postgresql.conf and restart it.",
         )
     _check_slot(query(session, SLOT, (slot,)), slot, position, session.info.dbname)
+    oid = check_publication(query(session, PUBLICATION, (publication,)), publication, identity.get("publication"))
     return Standing(
-        identity={**identity, "system_identifier": system.identifier, "timeline": str(system.timeline)},
+        identity={
+            **identity,
+            "system_identifier": system.identifier,
+            "timeline": str(system.timeline),
+            "publication": oid,
+        },
         life=f"{system.identifier}/{system.timeline}/{started}",
         next_txn=int(next_txn),
     )
@@ -114,6 +123,21 @@ def _check_slot(rows: list[tuple[Any, ...]], slot: str, position: str, database:
         )
     if active_pid is not None:
         raise slot_busy(slot, f"process {active_pid} of the upstream")
+
+
+def check_publication(rows: list[tuple[Any, ...]], name: str, known: str | None) -> str:
+    """The publication's oid. From PostgreSQL 18 on a missing one is skipped with a warning that no client sees: what
+    was written before it is made anew would be lost in silence."""
+    if not rows:
+        raise SourceError("source.publication_missing", f"the publication {quote_literal(name)} is gone", START_OVER)
+    oid = str(rows[0][0])
+    if known is not None and oid != known:
+        raise SourceError(
+            "source.publication_missing",
+            f"the publication {quote_literal(name)} was dropped and made anew; changes in between are in no log",
+            START_OVER,
+        )
+    return oid
 
 
 def slot_busy(slot: str, who: str) -> SourceError:
