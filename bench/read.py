@@ -4,7 +4,8 @@
 
 Every round asks in turn: the base by itself (plain Delta), then Headwater's read with each overlay at an index that has
 not been asked before, so netting and handing over are paid each time. 500,000 changes are a run and a tail of 50,000,
-as the server keeps them, and once more a single tail, as during a backfill. Prints medians and the cost over the base.
+as the server keeps them, and once more a single tail, as during a backfill. Prints medians, the cost over the base, and
+CPU seconds of Spark and this process together, which a busy machine disturbs less than the clock.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -140,19 +142,27 @@ def measure(home: Path, count: int, rounds: int) -> None:
             session, storage, home / f"{name.replace(',', '')}.db", plain, made, version, changes, run_to
         )
     took: dict[str, list[float]] = {name: [] for name in readers}
+    burnt: dict[str, list[float]] = {name: [] for name in readers}
     for i in range(-3, rounds):  # three rounds warm the JVM up
         for name in list(readers) if i % 2 else list(reversed(readers)):
-            began = time.monotonic()
+            began, before = time.monotonic(), cpu_seconds()
             readers[name](i + 3).selectExpr("sum(amount)", "count(*)").collect()  # type: ignore[attr-defined]
             if i >= 0:
                 took[name].append(time.monotonic() - began)
+                burnt[name].append(cpu_seconds() - before)
         print(f"round {i}", {n: round(t[-1], 2) for n, t in took.items() if t}, file=sys.stderr, flush=True)
     alone = statistics.median(took["base alone"])
-    print(f"{'changes in the overlay':>24} {'median s':>9} {'best s':>7} {'over the base alone, s':>23}")
+    print(f"{'changes in the overlay':>24} {'median s':>9} {'best s':>7} {'over the base alone, s':>23} {'CPU s':>6}")
     for name, times in took.items():
-        middle = statistics.median(times)
-        print(f"{name:>24} {middle:9.2f} {min(times):7.2f} {middle - alone:+23.2f}")
+        middle, cpu = statistics.median(times), statistics.median(burnt[name])
+        print(f"{name:>24} {middle:9.2f} {min(times):7.2f} {middle - alone:+23.2f} {cpu:6.2f}")
     session.stop()
+
+
+def cpu_seconds() -> float:
+    """CPU time so far of this process and the JVM that it started."""
+    own = psutil.Process()
+    return sum(sum(p.cpu_times()[:2]) for p in (own, *own.children(recursive=True)))
 
 
 def reader(

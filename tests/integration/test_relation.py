@@ -7,13 +7,17 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import polars as pl
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
+from headwater.backfill.span import locate
+from headwater.decode.literals import key_array
 from headwater.engine.spark import start
 from headwater.errors import HeadwaterError
-from headwater.model import Bound, Op, Span
+from headwater.model import Bound, Column, Op, Span, UpstreamType
 from headwater.relation import base, runs
+from headwater.relation.keys import in_span
 from support.relation import Change, History, Lake, columns_of, inside
 
 
@@ -181,3 +185,43 @@ def test_tail_files_go_when_nobody_uses_them(spark: SparkSession, tmp_path: Path
     h.run(3)
     lake.read(layout, lake.publish())
     assert len(lake.storage.list("tmp/tail")) == 1
+
+
+def test_a_home_may_have_any_name(spark: SparkSession, tmp_path: Path) -> None:
+    h = history(6)
+    root = tmp_path / "o'dd {h}[o]m* `e`"
+    root.mkdir()
+    lake = Lake(spark, root, h)
+    lake.scan(Span(None, None), 0, at=0)
+    h.run(6)
+    assert lake.read(lake.layout(), lake.publish()) == h.now
+
+
+KEYS = {
+    "BIGINT": ("int8", ["-9223372036854775808", "-1", "0", "7", "9223372036854775807"]),
+    "DECIMAL(20,3)": ("numeric", ["-99999999999999999.999", "-0.001", "0.000", "12.500"]),
+    "DATE": ("date", ["0001-01-01", "1969-12-31", "2024-02-29"]),
+    "TIMESTAMP_NTZ": ("timestamp", ["1582-10-14 12:00:00", "1970-01-01 00:00:00.000001", "2024-02-29 23:59:59.999999"]),
+    "TIMESTAMP": ("timestamptz", ["1800-01-01 00:00:00+00", "1970-01-01 00:00:00.000001+00", "2024-02-29 23:59:59+00"]),
+    "STRING": ("text", ["", "A", "a'\\b", "é", "\U0001f600"]),
+    "BINARY": ("bytea", ["\\x", "\\x00", "\\x00ff", "\\xff"]),
+    "BOOLEAN": ("bool", ["f", "t"]),
+}
+
+
+@pytest.mark.parametrize("lake_type", KEYS)
+def test_a_key_range_means_the_same_to_spark_as_to_the_rule(spark: SparkSession, lake_type: str) -> None:
+    name, texts = KEYS[lake_type]
+    upstream = UpstreamType(name, 0, ordered=True, precision=20, scale=3)
+    column = Column("k`ey", lake_type, upstream)
+    values = key_array(texts, column)
+    frame = spark.createDataFrame(pa.table({"k`ey": values, "at": pa.array(range(len(texts)))}))
+    conditions, expected = [], []
+    for text in texts:
+        for after in (True, False):
+            bound = Bound((text,), after)
+            for span in (Span(bound, None), Span(None, bound)):
+                conditions.append(in_span(span, [column]).alias(f"c{len(conditions)}"))
+                expected.append((locate([span], [column], pa.table({"k`ey": values})) == 0).tolist())
+    rows = sorted(frame.select("at", *conditions).collect())
+    assert [[row[i + 1] for row in rows] for i in range(len(conditions))] == expected

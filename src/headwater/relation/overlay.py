@@ -29,6 +29,7 @@ from headwater.storage import Storage
 
 TAIL_FOLDER = "tmp/tail"
 KEPT_OVERLAYS = 64
+FRESH_S = 60.0  # an answer is not given again later than this: its runs may have been merged and removed meanwhile
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +57,7 @@ class Overlay:
     tail_path: str | None
     holes: pa.Table
     changes: int
+    made_at: float = 0.0
 
     @property
     def empty(self) -> bool:
@@ -98,21 +100,27 @@ class Overlays:
         """The overlay; its files stay until `release`, or until a sweep finds them older than any pin."""
         with self._lock:
             known = self._known.get((layout, index))
-            if known is not None:
+            if known is not None and known.made_at > time.time() - FRESH_S:
                 self._known.move_to_end((layout, index))
                 self._hold(known)
                 return known
         made = self._make(relation, layout, index)
         with self._lock:
+            replaced = [self._known.pop((layout, index))] if (layout, index) in self._known else []
             self._known[(layout, index)] = made
             self._hold(made)
-            old = [self._known.popitem(last=False)[1] for _ in range(len(self._known) - KEPT_OVERLAYS)]
-            superseded = [k for k, v in self._known.items() if v.relation_id == relation.id and v is not made]
-            old += [self._known.pop(k) for k in superseded if not self._users.get(self._known[k].tail_path or "")]
-            dead = [o.tail_path for o in old if o.tail_path and not self._users.get(o.tail_path)]
+            old = replaced + [self._known.popitem(last=False)[1] for _ in range(len(self._known) - KEPT_OVERLAYS)]
+            dead = self._unused(old) + self._drop(relation.id, made)
         for path in dead:
             self._storage.remove(path)
         return made
+
+    def forget(self, relation_id: int) -> None:
+        """Drops answers about a relation that has changed its runs or is gone."""
+        with self._lock:
+            dead = self._drop(relation_id)
+        for path in dead:
+            self._storage.remove(path)
 
     def release(self, overlay: Overlay) -> None:
         """Says that a user of `at` is done."""
@@ -136,6 +144,14 @@ class Overlays:
             made_at = int(path.rsplit("-", 1)[1].split(".")[0])
             if path not in known and made_at < limit:
                 self._storage.remove(path)
+
+    def _drop(self, relation_id: int, keep: Overlay | None = None) -> list[str]:
+        """Forgets the relation's answers except one; gives the files that nobody uses."""
+        superseded = [k for k, v in self._known.items() if v.relation_id == relation_id and v is not keep]
+        return self._unused([self._known.pop(k) for k in superseded])
+
+    def _unused(self, overlays: Sequence[Overlay]) -> list[str]:
+        return [o.tail_path for o in overlays if o.tail_path and not self._users.get(o.tail_path)]
 
     def _hold(self, overlay: Overlay) -> None:
         if overlay.tail_path is not None:
@@ -170,6 +186,7 @@ class Overlays:
             tail_path,
             holes(tail).select(list(relation.key)),
             changes,
+            time.time(),
         )
 
     def net_tail(
@@ -237,4 +254,4 @@ def read_keys(storage: Storage, overlay: Overlay, column: str) -> pa.Array:
 
 def _nothing(relation: RelationInfo, index: int) -> Overlay:
     empty = overlay_schema(relation.columns, relation.key).empty_table()
-    return Overlay(relation.id, index, (), frozenset(), empty, None, empty.select(list(relation.key)), 0)
+    return Overlay(relation.id, index, (), frozenset(), empty, None, empty.select(list(relation.key)), 0, time.time())

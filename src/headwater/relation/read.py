@@ -6,6 +6,7 @@ more for the key columns of rows whose missing values the base holds).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from functools import reduce
 
@@ -101,7 +102,9 @@ def _without(rows: DataFrame, relation: RelationInfo, frames: Sequence[DataFrame
 
 
 def _layer(session: SparkSession, storage: Storage, relation: RelationInfo, layer: Layer) -> DataFrame:
-    return session.read.schema(_ddl(relation)).parquet(storage.url(layer.path))
+    # a home may have any name, but Spark takes these characters for a pattern
+    path = re.sub(r"([{}\[\]*?\\])", r"\\\1", storage.url(layer.path))
+    return session.read.schema(_ddl(relation)).parquet(path)
 
 
 def _ddl(relation: RelationInfo) -> str:

@@ -92,6 +92,7 @@ def write(
             truncate_index=truncate_index,
             replaces=[r.id for r in due.contains],
         )
+    overlays.forget(relation.id)
     return RunInfo(id, relation.id, due.first_index, index, path, table.num_rows, size, missing, truncate_index)
 
 

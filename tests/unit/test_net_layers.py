@@ -1,0 +1,189 @@
+"""What surrounds netting: judging by what scans saw, planning runs, ranges, the kept tail."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from headwater.decode.pgoutput import Changes
+from headwater.meta.store import Meta
+from headwater.model import Bound, CoveredSpan, Layout, Op, RunInfo, Span
+from headwater.relation import runs, upkeep
+from headwater.relation.judge import after_truncate, judge, truncated
+from headwater.relation.keys import joined
+from headwater.relation.net import holes, net, touched
+from headwater.relation.overlay import usable
+from headwater.relation.tail import Tails
+from headwater.storage import Storage
+from support.relation import Change, History, changes_table, columns_of, relation_of
+
+COLUMNS = columns_of()
+KEY = ("k",)
+WHOLE = Span(None, None)
+T = next(i for i, c in enumerate(COLUMNS) if c.name == "t")
+
+
+def sees(saw: str, txn: Any) -> Any:
+    return txn <= int(saw)
+
+
+def run(id: int, first: int, last: int, rows: int) -> RunInfo:
+    return RunInfo(id, 1, first, last, f"run{id}", rows, 1, False)
+
+
+def moved(index: int, old: int, new: int) -> Change:
+    return Change(index, index, Op.UPDATE, {"n": 1, "k": new, "a`b.c": "a"}, (T,), (old,))
+
+
+def overlay_of(changes: list[Change], layout: Layout) -> pa.Table:
+    table = changes_table(changes, COLUMNS, KEY)
+    return net([table], COLUMNS, KEY, judge(relation_of(COLUMNS, KEY), layout, table, sees))
+
+
+def test_where_keys_have_no_place_a_renamed_row_that_some_scan_saw_is_a_hole() -> None:
+    """One scan saw 1 → 2 and the new row 1; another did not. Row 1 of the base may be either: nobody guesses."""
+    layout = Layout(1, 0, (CoveredSpan(WHOLE, 0, 9, ("3", "0")),), True)
+    insert = Change(2, 2, Op.INSERT, {"n": 1, "k": 1, "a`b.c": "x", "t": "other"})
+    assert holes(overlay_of([moved(1, 1, 2), insert], layout))["k"].to_pylist() == [2]
+
+
+def test_where_keys_have_no_place_a_renamed_row_that_no_scan_saw_comes_from_the_base() -> None:
+    layout = Layout(1, 0, (CoveredSpan(WHOLE, 0, 9, ("0", "0")),), True)
+    overlay = overlay_of([moved(1, 1, 2)], layout)
+    assert not holes(overlay).num_rows
+    assert overlay["__from"].to_pylist() == [{"k": 1}, None]
+
+
+def test_a_row_renamed_out_of_a_span_that_is_not_covered_is_a_hole() -> None:
+    layout = Layout(1, 0, (CoveredSpan(Span(Bound(("5",)), None), 0, 9, ("0",)),), False)
+    assert holes(overlay_of([moved(1, 1, 7)], layout))["k"].to_pylist() == [7]
+
+
+def test_a_truncate_ends_changes_only_in_spans_that_did_not_see_it() -> None:
+    spans = (CoveredSpan(Span(None, Bound(("5",))), 0, 9, ("0",)), CoveredSpan(Span(Bound(("5",)), None), 0, 9, ("9",)))
+    layout = Layout(1, 0, spans, True)
+    rows = [Change(i, i, Op.INSERT, {"n": 1, "k": k, "a`b.c": "a", "t": "t"}) for i, k in ((1, 1), (3, 2))]
+    table = changes_table([rows[0], Change(2, 2, Op.TRUNCATE, {}), rows[1]], COLUMNS, KEY)
+    relation = relation_of(COLUMNS, KEY)
+    emptied = truncated(layout, table, sees)
+    overlay = after_truncate(
+        relation, layout, net([table], COLUMNS, KEY, judge(relation, layout, table, sees)), emptied
+    )
+    assert emptied.tolist() == [2, 0]
+    assert overlay["k"].to_pylist() == [2]
+
+
+def test_touched_rows_are_those_that_a_change_names_by_new_or_old_key() -> None:
+    before = net([changes_table([Change(1, 1, Op.DELETE, {"k": k}) for k in range(5)], COLUMNS, KEY)], COLUMNS, KEY)
+    after = changes_table([moved(2, 1, 9), Change(3, 3, Op.DELETE, {"k": 3})], COLUMNS, KEY)
+    assert touched(before, after, KEY)["k"].to_pylist() == [1, 3]
+
+
+def test_runs_merge_so_that_few_are_left_and_each_change_is_written_seldom() -> None:
+    chain: list[RunInfo] = []
+    written = end = 0
+    for i in range(100):
+        end += 10
+        due = runs.plan(chain, 0, end, 10, limit=5)
+        assert due is not None and due.after == end - 10 and due.upto == end
+        rows = 10 + sum(r.rows for r in due.contains)
+        chain = [*chain[: len(chain) - len(due.contains)], run(i, due.first_index, end, rows)]
+        written += rows
+        assert usable(chain, 0) == chain
+        assert len(chain) <= 5
+    assert written <= 10 * end
+
+
+def test_a_short_tail_is_left_alone() -> None:
+    assert runs.plan([], 0, 10, 5, limit=5) is None
+
+
+def test_a_run_behind_a_gap_or_across_the_start_is_not_used() -> None:
+    assert usable([run(1, 5, 9, 1), run(2, 12, 20, 1)], 4) == [run(1, 5, 9, 1)]
+    assert usable([run(1, 3, 9, 1)], 4) == []
+
+
+def test_neighbouring_spans_are_one_range() -> None:
+    a, b, c = (Bound((str(i),)) for i in range(3))
+    assert joined([Span(None, a), Span(a, b), Span(c, None)]) == [Span(None, b), Span(c, None)]
+    assert joined([Span(None, a), Span(a, None)]) == [WHOLE]
+    assert joined([Span(a, Bound(("1",), after=False)), Span(b, c)]) == [Span(a, Bound(("1",), False)), Span(b, c)]
+
+
+def test_only_files_that_nobody_knows_are_orphans() -> None:
+    assert upkeep.orphans(["a", "b", "c"], ["a"], protected=["c"]) == ["b"]
+
+
+class Recorded(Tails):
+    """Remembers what had to be decoded."""
+
+    def __init__(self, root: Path, history: History) -> None:
+        super().__init__(Storage(root), Meta(f"sqlite:///{root}/meta.db"))
+        self.history = history
+        self.decoded: list[tuple[int, int]] = []
+
+    def _decode(self, relation: Any, after: int, upto: int) -> pa.Table:
+        self.decoded.append((after, upto))
+        chosen = [c for c in self.history.changes if after < c.index <= upto]
+        return Changes(changes_table(chosen, COLUMNS, KEY)).table
+
+
+@pytest.fixture
+def tails(tmp_path: Path) -> Recorded:
+    history = History(COLUMNS, KEY, random.Random(1))
+    history.begin(4)
+    history.run(40)
+    return Recorded(tmp_path, history)
+
+
+def indexes(table: pa.Table) -> list[int]:
+    return table["__index"].to_pylist()  # type: ignore[no-any-return]
+
+
+def test_a_change_is_decoded_once(tails: Recorded) -> None:
+    relation = relation_of(COLUMNS, KEY)
+    assert indexes(tails.changes(relation, 0, 10)) == list(range(1, 11))
+    assert indexes(tails.changes(relation, 5, 20)) == list(range(6, 21))
+    assert indexes(tails.changes(relation, 5, 8)) == [6, 7, 8]
+    assert tails.decoded == [(0, 10), (10, 20)]
+
+
+def test_a_reader_of_an_old_epoch_does_not_push_out_the_new_ones(tails: Recorded) -> None:
+    relation = relation_of(COLUMNS, KEY)
+    tails.changes(relation, 10, 30)
+    assert indexes(tails.changes(relation, 2, 15)) == list(range(3, 16))
+    tails.changes(relation, 10, 30)
+    assert tails.decoded == [(10, 30), (2, 15)]
+
+
+def test_a_reader_beyond_what_is_kept_begins_again(tails: Recorded) -> None:
+    relation = relation_of(COLUMNS, KEY)
+    tails.changes(relation, 0, 5)
+    assert indexes(tails.changes(relation, 20, 25)) == list(range(21, 26))
+    assert tails.decoded == [(0, 5), (20, 25)]
+
+
+def test_memory_goes_to_the_relation_that_was_asked_last(tails: Recorded) -> None:
+    first, second = relation_of(COLUMNS, KEY), relation_of(COLUMNS, KEY)
+    object.__setattr__(second, "id", 2)
+    tails._bytes = 1
+    tails.changes(first, 0, 20)
+    tails.changes(second, 0, 20)
+    assert set(tails._kept) == {2}
+
+
+def test_the_last_of_many_changes_to_a_key_wins() -> None:
+    n = 200_000
+    keys = np.random.default_rng(1).integers(0, 50_000, n)
+    table = changes_table([], COLUMNS, KEY)
+    data = {f.name: pa.nulls(n, f.type) for f in table.schema}
+    data["k"], data["__index"] = pa.array(keys, pa.int32()), pa.array(np.arange(1, n + 1))
+    data["__op"] = pa.array(np.full(n, 2, np.int8))
+    overlay = net([pa.table(data)], COLUMNS, KEY)
+    last = {int(k): i + 1 for i, k in enumerate(keys)}
+    assert dict(zip(overlay["k"].to_pylist(), overlay["__index"].to_pylist(), strict=True)) == last
