@@ -251,13 +251,14 @@ class WriterThread:
                 return True
             except (OSError, MachineError, sa.exc.OperationalError) as e:
                 trouble = True
-                self._troubled(_machine_error(e))
+                self._troubled(machine_error(e))
             if self._stopping.wait(wait_s):
                 return False
             wait_s = min(wait_s * 2, RETRY_LAST_S)
 
 
-def _machine_error(e: OSError | MachineError | sa.exc.OperationalError) -> MachineError:
+def machine_error(e: OSError | MachineError | sa.exc.OperationalError) -> MachineError:
+    """What the disk or meta refused, as one of our errors."""
     if isinstance(e, MachineError):
         return e
     text = str(e.orig) if isinstance(e, sa.exc.OperationalError) else str(e.strerror or e)

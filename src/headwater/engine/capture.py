@@ -26,22 +26,19 @@ import sqlalchemy as sa
 
 from headwater import config
 from headwater.changelog import segment
-from headwater.changelog.frame import find_boundary
-from headwater.changelog.writer import SegmentWriter, WriterThread
+from headwater.changelog.writer import SegmentWriter, WriterThread, machine_error
 from headwater.engine import crash
 from headwater.engine.home import Home
-from headwater.errors import FencedError, HeadwaterError, Retry
+from headwater.engine.receive import Heartbeat, Receiver
+from headwater.errors import DataError, FencedError, HeadwaterError, MachineError, Retry
 from headwater.meta import connections, lease, segments
 from headwater.meta.lease import Lease
 from headwater.model import ConnectionInfo, ConnectionState
-from headwater.source.base import Inbox, Log, Source
+from headwater.source.base import Log, Source
 from headwater.source.postgres.log import PostgresSource
-from headwater.source.postgres.session import lsn_to_int
 
 BACKOFF_FIRST_S = 0.5
 BACKOFF_LAST_S = 30.0
-LOOK_BYTES = 64 << 10  # below this it costs nothing to look for the end of a transaction again
-STILL_WAITING_S = 1.0  # while the disk is full the upstream hears from us this often
 M_ARENA_MAX, M_MMAP_THRESHOLD = -8, -3  # malloc.h
 
 log = logging.getLogger("headwater.capture")
@@ -58,7 +55,7 @@ class Capture:
         self._flow: Log | None = None
 
     def stop(self) -> None:
-        """Ends the capture soon; may be called from a signal handler."""
+        """Ends the capture soon; may be called from any thread."""
         self._stopping.set()
         if self._flow is not None:
             self._flow.wake()
@@ -77,6 +74,12 @@ class Capture:
         except HeadwaterError as e:
             self._say_state(ConnectionState.FAILED, e)
             return e.exit_status
+        except Exception as e:
+            log.exception("unexpected")
+            what = f"the capture failed unexpectedly: {type(e).__name__}"
+            hint = f"See logs/capture-{self._id}.log in the home; it is started again by itself."
+            self._say_state(ConnectionState.FAILED, DataError("job.failed", what, hint))
+            return DataError.exit_status
 
     @property
     def _lease(self) -> Lease:
@@ -97,10 +100,11 @@ class Capture:
             began = time.monotonic()
             try:
                 self._flow_once()
-            except HeadwaterError as e:
-                if e.retry is not Retry.AUTO and e.code != "source.no_free_walsender":
+            except (HeadwaterError, OSError, sa.exc.OperationalError) as e:
+                error = e if isinstance(e, HeadwaterError) else machine_error(e)
+                if not _waiting_helps(error):
                     raise
-                self._say_state(ConnectionState.RETRYING, e)
+                self._say_state(ConnectionState.RETRYING, error)
                 if time.monotonic() - began > BACKOFF_LAST_S:
                     wait_s = BACKOFF_FIRST_S
                 self._stopping.wait(wait_s)
@@ -197,114 +201,9 @@ class Capture:
         _say(f"state {state}")
 
 
-class Receiver:
-    """Moves messages from the flow to the writer: when to cut, when to acknowledge, when to ask."""
-
-    def __init__(self, flow: Log, thread: WriterThread, heartbeat: Heartbeat, stopping: threading.Event) -> None:
-        self._flow = flow
-        self._thread = thread
-        self._heartbeat = heartbeat
-        self._stopping = stopping
-        self._inbox = Inbox()
-        self._open = False  # the inbox begins inside a transaction
-        self._acknowledged = ""
-        self._asked_at = self._flushed_at = self._looked_at = 0.0
-
-    def run(self) -> None:
-        """Receives until stopped."""
-        every = config.FLUSH_INTERVAL_S
-        while not self._stopping.is_set():
-            self._flow.receive(self._inbox, self._wake_at(), config.FLUSH_BYTES)
-            self._thread.check()
-            self._heartbeat.check()
-            now = time.monotonic()
-            if self._due(now):
-                self._looked_at = now
-                if self._flush():
-                    self._flushed_at = now
-            ask = now - self._asked_at >= every
-            if ask or self._thread.position != self._acknowledged:
-                self._acknowledge(ask=ask)
-                self._asked_at = now if ask else self._asked_at
-
-    def _wake_at(self) -> float:
-        """When there is something to do though nothing came."""
-        every = config.FLUSH_INTERVAL_S
-        at = self._asked_at + every
-        if self._inbox.count and self._thread.idle:
-            at = min(at, max(self._flushed_at, self._looked_at) + every)
-        return at
-
-    def _due(self, now: float) -> bool:
-        """A full inbox at once; else a quarter of a second after the last time, so a lone change passes at once."""
-        if self._inbox.size >= config.FLUSH_BYTES:
-            return True
-        every = config.FLUSH_INTERVAL_S
-        if not self._inbox.count or not self._thread.idle or now - self._flushed_at < every:
-            return False
-        return self._inbox.size < LOOK_BYTES or now - self._looked_at >= every
-
-    def _flush(self) -> bool:
-        """Hands over what may be cut off; False if that is nothing yet."""
-        data, lengths = self._inbox.arrays()
-        cut = find_boundary(data, lengths, self._open)
-        del data, lengths
-        messages, size = cut.whole, cut.whole_bytes
-        if not messages:
-            if self._inbox.size < config.FLUSH_BYTES or not cut.piece:
-                return False  # the end of the transaction is still to come
-            messages, size = cut.piece, cut.piece_bytes
-        self._wait_for_writer()
-        if self._stopping.is_set():
-            return False
-        if not cut.commits and cut.whole and cut.position <= lsn_to_int(self._thread.position):
-            self._inbox = self._inbox.without(messages, size)  # keepalives that say nothing new
-            return False
-        self._open = not cut.whole
-        self._inbox = self._thread.hand_over(self._inbox, messages, size)
-        return True
-
-    def _wait_for_writer(self) -> None:
-        """Waits until the last batch is published; meanwhile the upstream must not take us for dead."""
-        while not self._thread.wait_idle(STILL_WAITING_S) and not self._stopping.is_set():
-            self._acknowledge()
-        self._thread.check()
-
-    def _acknowledge(self, *, ask: bool = False) -> None:
-        position = self._thread.position
-        self._flow.acknowledge(position, ask=ask)
-        self._acknowledged = position
-
-
-class Heartbeat:
-    """Makes the upstream's log move every `interval_s` seconds (0: never), in a thread of its own."""
-
-    def __init__(self, flow: Log, interval_s: float) -> None:
-        self._flow = flow
-        self._interval_s = interval_s
-        self._done = threading.Event()
-        self._failure: HeadwaterError | None = None
-        if interval_s > 0:
-            threading.Thread(target=self._run, name="heartbeat", daemon=True).start()
-
-    def check(self) -> None:
-        """Raises what the upstream refused."""
-        if self._failure is not None:
-            raise self._failure
-
-    def stop(self) -> None:
-        self._done.set()
-
-    def _run(self) -> None:
-        while not self._done.wait(self._interval_s):
-            try:
-                self._flow.beat()
-            except HeadwaterError as e:
-                log.warning("heartbeat: %s: %s", e.code, e.message)
-                if e.code == "source.publication_missing":
-                    self._failure = e
-                    self._flow.wake()
-                    return
+def _waiting_helps(error: HeadwaterError) -> bool:
+    """The upstream, its walsenders or this machine's disk may come back without anybody touching the connection."""
+    return error.retry is Retry.AUTO or isinstance(error, MachineError) or error.code == "source.no_free_walsender"
 
 
 def _next_life(last: str, flow: Log) -> str:
@@ -355,7 +254,8 @@ def main() -> int:
         log.error("%s: %s", e.code, e.message)
         return e.exit_status
     _stay_small()
-    signal.signal(signal.SIGTERM, lambda *_: capture.stop())
+    # in a thread: the handler may have interrupted the main thread while it holds the event's lock
+    signal.signal(signal.SIGTERM, lambda *_: threading.Thread(target=capture.stop, daemon=True).start())
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the server decides when we end
     threading.Thread(target=_watch_stdin, args=(capture,), name="stdin", daemon=True).start()
     return capture.run(force=arguments.force)

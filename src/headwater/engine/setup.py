@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 
 from headwater.errors import HeadwaterError
@@ -19,6 +20,7 @@ def main() -> int:
         print(f"✓ {len(found)} jars")
         print("compiling kernels …", flush=True)
         compile_kernels()
+        importlib.import_module("headwater.changelog.segment")  # the capture's kernels compile when imported
         print("✓ kernels")
     except HeadwaterError as e:
         print(f"✗ {e.message}\n  → {e.hint}", file=sys.stderr)

@@ -119,7 +119,7 @@ class Log(Protocol):
         """
 
     def wake(self) -> None:
-        """Makes `receive` return soon. May be called from any thread and from a signal handler."""
+        """Makes `receive` return soon. May be called from any thread."""
 
     def close(self) -> None:
         """Ends the flow; whatever was not acknowledged comes again. Safe to repeat."""
