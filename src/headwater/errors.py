@@ -145,7 +145,7 @@ CODES: dict[str, str] = {
     "home.disk_full": "There is no space left for the home.",
     "spark.no_java": "There is no Java to run Spark on.",
     "spark.no_jars": "Delta's jars are not installed.",
-    "spark.failed": "Spark did not start or has stopped.",
+    "spark.failed": "Spark did not start, has stopped, or failed at a query.",
     "spark.session": "The given Spark session lacks something.",
     "server.unreachable": "The running server does not answer.",
     "meta.busy": "The meta database did not answer in time.",

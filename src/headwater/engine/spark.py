@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import subprocess
@@ -12,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 from headwater import config
@@ -105,7 +107,15 @@ def start(home: Path) -> SparkSession:
     except Exception as e:
         raise MachineError("spark.failed", "Spark did not start", f"See {logs / 'spark.log'} for the reason.") from e
     session.sparkContext.setLogLevel("WARN")
+    _log_to(logs / "pyspark.log")
     return session
+
+
+def _log_to(log: Path) -> None:
+    """PySpark writes every refused query to stderr as well; the user gets it from us, once."""
+    logger = PySparkLogger.getLogger("SQLQueryContextLogger")
+    logger.handlers = [logging.FileHandler(log, delay=True)]
+    logger.propagate = False
 
 
 def check_session(session: SparkSession) -> SparkSession:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import pyarrow as pa
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
 from headwater.engine.read import Reader
 from headwater.engine.results import Result
-from headwater.errors import HeadwaterError, SqlError
+from headwater.sql.refusal import refusal
 from headwater.sql.statements import Query
 
 
@@ -23,8 +24,8 @@ def run_query(reader: Reader, query: Query, *, prefix: str = "", require_complet
         try:
             frame = at.session.sql(prefix + query.with_views(tuple(views)))
             rows = _collected(frame)
-        except PySparkException as e:
-            raise _refused(e) from e
+        except (PySparkException, Py4JError) as e:  # a job that fails while it runs comes as the second
+            raise refusal(e, query, prefix) from e
         types = tuple(f.dataType.simpleString().upper() for f in frame.schema.fields)
         return Result(tuple(frame.columns), types, rows, "", at.warnings, query.text)
 
@@ -32,13 +33,3 @@ def run_query(reader: Reader, query: Query, *, prefix: str = "", require_complet
 def _collected(frame: DataFrame) -> pa.Table:
     """The answer itself, which the user asked to see. Names may repeat, so columns go by place."""
     return frame.toArrow()
-
-
-def _refused(error: PySparkException) -> HeadwaterError:
-    """Spark's refusal as ours: its message without the plan and the JVM's stack."""
-    text = str(error).split("JVM stacktrace:")[0].strip()
-    lines = [line for line in text.splitlines() if line.strip()]
-    cut = next((i for i, line in enumerate(lines) if line.startswith(("'", "+-", "== SQL"))), len(lines))
-    message = " ".join(lines[: max(cut, 1)])[:2000]
-    hint = "Correct the query; its tables are listed by SHOW TABLES."
-    return SqlError("sql.query", message, hint)

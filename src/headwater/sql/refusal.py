@@ -1,0 +1,68 @@
+"""Spark's refusals as our errors: what is wrong and where, without its plans, its settings and the JVM's stack."""
+
+from __future__ import annotations
+
+import re
+
+from headwater.errors import DataError, DefinitionError, HeadwaterError, MachineError, SqlError
+from headwater.sql.statements import Query
+from headwater.sql.tokens import hide_passwords
+
+# how Spark and Delta say that a file which the log names is not there
+_MISSING_FILE = ("FILE_NOT_EXIST", "DELTA_FILE_NOT_FOUND", "FileNotFoundException", "FILE_NOT_FOUND")
+_CODED = re.compile(r"\[[A-Z][A-Z0-9_.]+\] .*?(?=\n\s*at |\nCaused by|\n\tat |\Z)", re.DOTALL)
+_CAUSE = re.compile(r"Caused by: [\w.$]+: ([^\n]+)")
+_PLAN = re.compile(r"^(?:'|\+-|== SQL|Search path:).*", re.DOTALL | re.MULTILINE)
+_NOISE = re.compile(
+    r'^\[[A-Z0-9_.]+\] |;? ?SQLSTATE: \w+|[;(] ?line \d+,? pos \d+[;)]?|If necessary set "[^"]+" to "[^"]+"[^.]*\.'
+)
+# Spark counts `pos` from 0 and `position` from 1
+_PLACE = re.compile(r"line (\d+),? (pos|position) (\d+)")
+MAX_MESSAGE = 1_000
+
+
+def refusal(error: Exception, query: Query, prefix: str = "") -> HeadwaterError:
+    """The error for what Spark said of a query; `prefix` is what stood before the query's own text."""
+    text = str(error).split("JVM stacktrace:")[0].strip()
+    if any(mark in text for mark in _MISSING_FILE):
+        return DataError(
+            "data.base_damaged",
+            "a file of a base is missing: somebody removed it from outside",
+            "DROP TABLE and CREATE TABLE again; let nothing else write to or VACUUM a base.",
+        )
+    coded = _CODED.search(text)
+    if coded is None:
+        causes = _CAUSE.findall(text)
+        lines = text.splitlines() or [type(error).__name__]
+        return MachineError(
+            "spark.failed",
+            f"Spark failed at the query: {(causes[-1] if causes else lines[0])[:MAX_MESSAGE]}",
+            "See logs/ in the home for the reason.",
+        )
+    said = coded.group()
+    missing = re.match(r"\[TABLE_OR_VIEW_NOT_FOUND\].*?(`[^ ]+`)", said)
+    if missing:
+        name = missing.group(1).replace("`", "")
+        return DefinitionError("name.unknown", f"there is no table {name}", "SHOW TABLES lists what there is.")
+    return _refused(said, query, prefix)
+
+
+def _refused(said: str, query: Query, prefix: str) -> SqlError:
+    message = " ".join(_NOISE.sub("", _PLAN.sub("", said)).split()).strip(" ;")[:MAX_MESSAGE]
+    hint = "Correct the query; SHOW TABLES and DESCRIBE say what there is."
+    found = _PLACE.search(said)
+    if found is None or query.changelog_calls:  # views in the place of changelog calls have moved what follows them
+        return SqlError("sql.query", message, hint)
+    line = int(found.group(1))
+    column = int(found.group(3)) + (1 if found.group(2) == "pos" else 0) - (len(prefix) if line == 1 else 0)
+    lines = query.text.splitlines()
+    shown = hide_passwords(lines[line - 1]) if line <= len(lines) else ""
+    at = query.line + line - 1
+    return SqlError(
+        "sql.query",
+        f"line {at}, column {column}: {message}",
+        hint,
+        line=at,
+        column=max(column, 1),
+        text=shown,
+    )
