@@ -6,14 +6,19 @@ one (`end`); in between it keeps its locks. Snapshots list what is not over. Sca
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from random import Random
 from typing import NamedTuple
 
+import numpy as np
+import pyarrow as pa
 from hypothesis import strategies as st
 
-from headwater.model import Op, Span
+from headwater.backfill.rule import counts, truncated
+from headwater.backfill.span import locate
+from headwater.model import Column, Layout, Op, Span
+from headwater.source.postgres.snapshot import sees
 
 Key = tuple[object, ...]
 ABSENT = None
@@ -221,3 +226,41 @@ def run(model: Model, steps: Sequence[tuple[object, ...]], spans: Sequence[Span]
         model.end(0)
     for span in range(len(spans)):
         model.scan(span)
+
+
+Judge = Callable[[Layout, tuple[Column, ...], list[Change]], list[bool]]
+
+
+def key_table(columns: Sequence[Column], keys: Sequence[Key]) -> pa.Table:
+    types = {"INT": pa.int32(), "BIGINT": pa.int64(), "STRING": pa.string()}
+    arrays = [pa.array([k[i] for k in keys], types[c.lake_type]) for i, c in enumerate(columns)]
+    return pa.table(arrays, names=[c.name for c in columns])
+
+
+def by_the_rule(layout: Layout, columns: tuple[Column, ...], changes: list[Change]) -> list[bool]:
+    """Which of the changes count, TRUNCATEs left out."""
+    keys = key_table(columns, [c.key for c in changes if c.key is not None])
+    index, txn = (np.array([getattr(c, n) for c in changes], np.int64) for n in ("index", "txn"))
+    return counts(layout, columns, keys, index, txn, sees).tolist()
+
+
+def read(
+    layout: Layout, columns: tuple[Column, ...], base: dict[Key, int], log: list[Change], judge: Judge = by_the_rule
+) -> dict[Key, int]:
+    """A relation as its readers get it: base rows of covered spans, overlaid by the last counted change of each key."""
+    spans = [s.span for s in layout.spans]
+
+    def places(keys: Sequence[Key]) -> list[int]:
+        return locate(spans, columns, key_table(columns, keys)).tolist()
+
+    emptied = truncated(layout, [(c.index, c.txn) for c in log if c.op is Op.TRUNCATE], sees)
+    rows = {k: v for (k, v), p in zip(base.items(), places(list(base)), strict=True) if p >= 0 and not emptied[p]}
+    changes = [c for c in log if c.op is not Op.TRUNCATE]
+    counted = judge(layout, columns, changes)
+    for change, counts_, p in zip(changes, counted, places([c.key for c in changes if c.key]), strict=True):
+        if counts_ and change.index > emptied[p]:
+            assert change.key is not None
+            rows.pop(change.key, None)
+            if change.value is not None:
+                rows[change.key] = change.value
+    return rows
