@@ -1,0 +1,98 @@
+"""What goes wrong stays where it is, says so, and is mended by what the hint says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+import headwater
+from headwater.engine.results import TableStatus
+from headwater.errors import HeadwaterError
+from support.lake import assert_equal, definitions, wait_for
+
+
+def table(hw: Any, name: str) -> TableStatus:
+    return next(t for t in hw.status().tables if t.name == name)
+
+
+def test_one_failing_table_does_not_stop_another_and_is_mended_by_its_hint(
+    database: Any, spark: SparkSession, tmp_path: Path
+) -> None:
+    for name in ("good", "bad"):
+        database.execute(f"CREATE TABLE {name} (id int PRIMARY KEY, v text)")
+        database.execute(f"INSERT INTO {name} SELECT i, i::text FROM generate_series(1, 200) i")
+    with headwater.open(tmp_path / "home", spark=spark) as hw, hw.running():
+        hw.sql(definitions(database, ["good", "bad"]))
+        wait_for(lambda: all(t.state == "live" for t in hw.status().tables), "both tables are live")
+        database.execute("ALTER TABLE bad ALTER COLUMN v TYPE text USING v || '!'")
+        wait_for(lambda: table(hw, "bad").state == "failed", "the rewritten table has stopped", 60.0)
+        assert "DROP" in table(hw, "bad").hint
+        database.execute("INSERT INTO good VALUES (1000, 'fresh')")
+        query = "SELECT v FROM good WHERE id = 1000"
+        wait_for(lambda: hw.sql(query)[0].rows.to_pylist() == [{"v": "fresh"}], "the other table goes on")
+        assert_equal(hw.verify("good"))
+        hw.sql("DROP TABLE bad; CREATE TABLE bad FROM CONNECTION pg")
+        wait_for(lambda: table(hw, "bad").state == "live", "the table is filled anew")
+        assert_equal(hw.verify("bad"))
+        assert hw.sql("SELECT v FROM bad WHERE id = 1")[0].rows.to_pylist() == [{"v": "1!"}]
+
+
+def test_a_table_whose_type_changed_refuses_its_questions_and_no_others(
+    database: Any, spark: SparkSession, tmp_path: Path
+) -> None:
+    for name in ("good", "bad"):
+        database.execute(f"CREATE TABLE {name} (id int PRIMARY KEY, v text)")
+        database.execute(f"INSERT INTO {name} SELECT i, i::text FROM generate_series(1, 200) i")
+    with headwater.open(tmp_path / "home", spark=spark) as hw, hw.running():
+        hw.sql(definitions(database, ["good", "bad"]))
+        wait_for(lambda: all(t.state == "live" for t in hw.status().tables), "both tables are live")
+        database.execute("ALTER TABLE bad ALTER COLUMN v TYPE bytea USING v::bytea")
+        database.execute("UPDATE bad SET v = 'x' WHERE id = 1; INSERT INTO good VALUES (1000, 'fresh')")
+        query = "SELECT v FROM good WHERE id = 1000"
+        wait_for(lambda: hw.sql(query)[0].rows.to_pylist() == [{"v": "fresh"}], "the other table goes on", 60.0)
+        with pytest.raises(HeadwaterError) as e:
+            hw.sql("SELECT count(*) FROM bad")
+        assert e.value.code == "data.schema_changed" and "DROP" in e.value.hint.upper()
+
+
+def test_files_that_were_removed_from_outside_are_an_error_with_the_way_out(
+    database: Any, spark: SparkSession, tmp_path: Path
+) -> None:
+    database.execute("CREATE TABLE t (id int PRIMARY KEY)")
+    database.execute("INSERT INTO t SELECT generate_series(1, 100)")
+    with headwater.open(tmp_path / "home", spark=spark) as hw:
+        hw.run(definitions(database, ["t"]), once=True)
+    for file in (tmp_path / "home" / "warehouse").rglob("*.parquet"):
+        if "_delta_log" not in file.parts:
+            file.unlink()
+    with headwater.open(tmp_path / "home", spark=spark) as hw:
+        with pytest.raises(HeadwaterError) as e:
+            hw.sql("SELECT sum(id) FROM t")
+        assert (e.value.code, e.value.exit_status) == ("data.base_damaged", 1)
+        assert "DROP TABLE" in e.value.hint
+
+
+REFUSED = (
+    ("SELECT nothing FROM t", "sql.query", "`nothing` cannot be resolved"),
+    ("SELECT\n  id FROM t WHERE (id = 1", "sql.query", "line 2, column"),
+    ("SELECT 1 / (id - id) FROM t", "sql.query", "Division by zero"),
+    ("SELECT * FROM tt", "name.unknown", "no table tt"),
+)
+
+
+def test_a_query_that_spark_refuses_is_told_in_one_line(
+    database: Any, spark: SparkSession, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    database.execute("CREATE TABLE t (id int PRIMARY KEY)")
+    database.execute("INSERT INTO t VALUES (1)")
+    with headwater.open(tmp_path / "home", spark=spark) as hw:
+        hw.run(definitions(database, ["t"]), once=True, fold=False)
+        capfd.readouterr()
+        for query, code, words in REFUSED:
+            with pytest.raises(HeadwaterError) as e:
+                hw.sql(query)
+            assert e.value.code == code and words in e.value.message and "\n" not in e.value.message
+        assert "SQLQueryContextLogger" not in "".join(capfd.readouterr())
