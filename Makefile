@@ -42,6 +42,7 @@ format: setup
 
 setup-bench: setup
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-bench.lock
+	$(BIN)/python bench/fetch.py
 
 bench: setup-bench
 	$(BIN)/python -m bench

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import multiprocessing
 from collections.abc import Iterator
 from pathlib import Path
@@ -134,7 +135,7 @@ def test_a_scan_that_stopped_early_leaves_its_rest_pending_and_in_order(meta: Me
 def test_settled_neighbours_become_one_span(meta: Meta) -> None:
     with meta.write() as c:
         bounds = [None, *(Bound((str(i),)) for i in range(1, 10)), None]
-        spans.add(c, 1, [Span(a, b) for a, b in zip(bounds, bounds[1:], strict=False)], 0.0)
+        spans.add(c, 1, [Span(a, b) for a, b in itertools.pairwise(bounds)], 0.0)
         for s in spans.all(c, 1):
             spans.scanned(c, s.id, ScanResult("1:2:", "0/1", (), 7), 0, "life")
             spans.cover(c, s.id, 3)

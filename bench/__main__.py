@@ -1,0 +1,26 @@
+"""`make bench`: every benchmark in turn, each in a process of its own, then one table of ratios."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).parent
+ALL = ("capture", "scan", "read", "freshness", "cost", "debezium", "decode")
+
+
+def main() -> int:
+    """Runs the named benchmarks (default: all) and prints what each one says."""
+    failed = []
+    for name in sys.argv[1:] or ALL:
+        print(f"\n== {name}", flush=True)
+        if subprocess.run([sys.executable, str(HERE / f"{name}.py")], check=False).returncode:
+            failed.append(name)
+    print(json.dumps({"failed": failed}))
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
