@@ -5,12 +5,13 @@ from __future__ import annotations
 import logging
 from collections import defaultdict
 
+from headwater.decode.layout import Layout
 from headwater.engine.home import Home
 from headwater.engine.upstreams import passed, upstream_of
 from headwater.errors import DataError
 from headwater.meta import connections, lease, relations, segments
 from headwater.meta.lease import Lease
-from headwater.model import ConnectionState, RelationInfo, TableState
+from headwater.model import ConnectionState, RelationInfo, SchemaVersion, TableState
 from headwater.source.upstream import Upstream
 
 log = logging.getLogger(__name__)
@@ -23,10 +24,12 @@ class Watcher:
         self._home = home
         self._held = held
         self._looks: dict[int, tuple[str, str]] = {}  # relation → a new fingerprint and where the upstream stood then
+        self._schemas: dict[int, int] = {}  # relation → the last schema version that was found to be fine
         self._truncates: dict[int, int] = {}  # relation → TRUNCATEs that an accepted fingerprint has accounted for
 
     def tick(self) -> None:
         """One look at every connection that runs: one question each."""
+        versions: dict[int, list[SchemaVersion]] = {}
         by_connection: defaultdict[int, list[RelationInfo]] = defaultdict(list)
         with self._home.meta.read() as c:
             running = {x.id for x in connections.all(c) if x.state is ConnectionState.RUNNING}
@@ -34,13 +37,29 @@ class Watcher:
                 if relation.connection_id in running and relation.state in (TableState.FILLING, TableState.LIVE):
                     by_connection[relation.connection_id].append(relation)
             before = {r.id: relations.fingerprint(c, r.id) for rs in by_connection.values() for r in rs}
+            for relation in (r for rs in by_connection.values() for r in rs):
+                new = segments.schemas(c, relation.connection_id, relation.upstream_id)
+                versions[relation.id] = [v for v in new if v.id > self._schemas.get(relation.id, 0)]
         for connection_id, watched in by_connection.items():
             upstream = upstream_of(self._home.meta, connection_id)
             now = upstream.fingerprint([r.upstream_id for r in watched])
             for relation in watched:
+                if self._judge(relation, versions[relation.id]):
+                    continue
                 old, new = before[relation.id], now[relation.upstream_id]
                 if old and old != new:
                     self._settle(upstream, relation, old, new)
+
+    def _judge(self, relation: RelationInfo, versions: list[SchemaVersion]) -> bool:
+        """Stops the table if the log began to write its rows in a way that cannot be followed; True if it did."""
+        for version in versions:
+            try:
+                Layout.of(version, relation.columns, relation.key)
+            except DataError as e:
+                self._record(relation, "", e)
+                return True
+            self._schemas[relation.id] = version.id
+        return False
 
     def _settle(self, upstream: Upstream, relation: RelationInfo, old: str, new: str) -> None:
         """Asks once everything that was committed before this look is in the changelog, a TRUNCATE too."""
