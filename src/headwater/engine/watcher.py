@@ -38,8 +38,8 @@ class Watcher:
                     by_connection[relation.connection_id].append(relation)
             before = {r.id: relations.fingerprint(c, r.id) for rs in by_connection.values() for r in rs}
             for relation in (r for rs in by_connection.values() for r in rs):
-                new = segments.schemas(c, relation.connection_id, relation.upstream_id)
-                versions[relation.id] = [v for v in new if v.id > self._schemas.get(relation.id, 0)]
+                known = segments.schemas(c, relation.connection_id, relation.upstream_id)
+                versions[relation.id] = [v for v in known if v.id > self._schemas.get(relation.id, 0)]
         for connection_id, watched in by_connection.items():
             upstream = upstream_of(self._home.meta, connection_id)
             now = upstream.fingerprint([r.upstream_id for r in watched])
