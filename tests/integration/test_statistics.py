@@ -124,7 +124,7 @@ def test_every_predicate_gives_the_same_rows_with_and_without_statistics(
             files += writer.close()
         rows += part
     add(path, files)
-    asked = predicates(r, rows, 24)
+    asked = ["ratio > 5", "ratio >= CAST('nan' AS DOUBLE)", f"long = '{'x' * 32}a1'", *predicates(r, rows, 24)]
     session.createDataFrame(pa.Table.from_pylist(rows, SCHEMA)).createOrReplaceTempView("plain")
     expected = session.sql("SELECT " + ", ".join(f"count_if({p})" for p in asked) + " FROM plain").collect()[0]
     found = [session.sql(f"SELECT * FROM delta.`{path}` WHERE {p}").count() for p in asked]

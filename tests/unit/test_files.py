@@ -64,3 +64,14 @@ def test_two_writers_of_one_span_never_meet(tmp_path: Path) -> None:
             writer.write(batch(0, 1))
             paths |= {f.path for f in writer.close()}
     assert len(paths) == 2 and all(p.startswith("7-") and p.endswith(".parquet") for p in paths)
+
+
+def test_a_row_group_has_no_range_of_a_float(tmp_path: Path) -> None:
+    """Arrow's footer would leave NaN out of it, and Spark would skip the row group for `f > 5`."""
+    schema = pa.schema([("id", pa.int64()), ("f", pa.float64()), ("a", pa.list_(pa.float64()))])
+    with FileWriter(Storage(tmp_path), "base", schema) as writer:
+        writer.write(pa.record_batch([[1, 2], [1.0, float("nan")], [[1.0], None]], schema=schema))
+        (file,) = writer.close()
+    group = pq.ParquetFile(tmp_path / "base" / file.path).metadata.row_group(0)
+    ranged = {group.column(i).path_in_schema for i in range(group.num_columns) if group.column(i).is_stats_set}
+    assert ranged == {"id"}

@@ -11,7 +11,7 @@ from typing import IO, Self
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from headwater.backfill.statistics import Statistics
+from headwater.backfill.statistics import Statistics, has_order
 from headwater.model import DataFile
 from headwater.storage import Storage
 
@@ -105,9 +105,9 @@ class _OpenFile:
             schema,
             compression="snappy",
             version="2.6",
-            # A short page index and integers for short decimals: what Spark's vectorised reader reads fastest.
-            store_decimal_as_integer=True,
-            write_page_index=False,
+            store_decimal_as_integer=True,  # what Spark's vectorised reader reads fastest
+            # Arrow leaves NaN out of a row group's maximum, and Spark would then skip the row group for `x > 5`.
+            write_statistics=[f.name for f in schema if has_order(f.type)],
         )
 
     @property

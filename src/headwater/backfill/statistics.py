@@ -33,7 +33,7 @@ class Statistics:
         self._fields = [f for i, f in enumerate(schema) if i < INDEXED_COLUMNS or f.name in key]
         self._nulls = dict.fromkeys((f.name for f in self._fields), 0)
         self._ranges: dict[str, tuple[Any, Any]] = {}
-        self._ranged = {f.name for f in self._fields if _has_order(f.type)}
+        self._ranged = {f.name for f in self._fields if has_order(f.type)}
 
     def add(self, group: pa.Table) -> None:
         """Takes the next rows of the file into account."""
@@ -71,7 +71,8 @@ class Statistics:
         self._ranges[field.name] = (lo, hi)
 
 
-def _has_order(kind: pa.DataType) -> bool:
+def has_order(kind: pa.DataType) -> bool:
+    """A column whose least and greatest value every engine understands alike."""
     t = pa.types
     return any(holds(kind) for holds in (t.is_integer, t.is_decimal, t.is_date32, t.is_timestamp, t.is_string))
 
