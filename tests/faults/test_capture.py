@@ -115,7 +115,7 @@ def test_crashes_of_the_server_are_survived_and_begin_another_life(
                 with c.home.meta.read() as m:
                     lives.add(connections.server_life(m, c.id))
                 server.crash()
-                c.wait_state(ConnectionState.RETRYING, "source.disconnected")
+                wait_for(lambda: c.info().state is ConnectionState.RETRYING, why=c.log()[-2000:])
                 server.start()
             c.wait_reading(3)
         c.wait_caught_up()
