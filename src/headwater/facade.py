@@ -8,23 +8,24 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import Self
-
-from pyspark.sql import DataFrame, SparkSession
+from typing import TYPE_CHECKING, Self
 
 from headwater import config
-from headwater.check.tables import verify_tables
-from headwater.engine import remote, spark, wire
+from headwater.engine import remote, wire
 from headwater.engine.home import Home
-from headwater.engine.read import Reader
 from headwater.engine.results import Result, Status, TableStatus, Verified
-from headwater.engine.server import Server
 from headwater.engine.status import status_of
 from headwater.engine.upstreams import passed, upstream_of
 from headwater.errors import HeadwaterError, stored_error
 from headwater.meta import connections, relations
 from headwater.model import ConnectionState, TableState
-from headwater.sql.execute import Executor
+
+if TYPE_CHECKING:  # Spark, the kernels and the drivers take seconds to load: each is loaded when it is needed
+    from pyspark.sql import DataFrame, SparkSession
+
+    from headwater.engine.read import Reader
+    from headwater.engine.server import Server
+    from headwater.sql.execute import Executor
 
 PROGRESS_S = 0.25
 
@@ -83,6 +84,8 @@ class Headwater:
     @contextlib.contextmanager
     def running(self) -> Iterator[Self]:
         """Runs the server inside the block; commands and other programs reach it through the home's socket."""
+        from headwater.engine.server import Server
+
         server = Server(self._home, self._given)
         server.start()
         self._server = server
@@ -99,7 +102,11 @@ class Headwater:
     def verify(self, table: str | None = None) -> list[Verified]:
         """Compares a table (or every table) with its upstream at one cut, while everything runs."""
         other = None if self._server else remote.find(self.home)
-        return other.verify(table) if other else verify_tables(self._home, self._read(), table)
+        if other is not None:
+            return other.verify(table)
+        from headwater.check.tables import verify_tables
+
+        return verify_tables(self._home, self._read(), table)
 
     def status(self) -> Status:
         """Where the home stands, from meta alone."""
@@ -130,6 +137,8 @@ class Headwater:
         self.close()
 
     def _executor(self) -> Executor:
+        from headwater.sql.execute import Executor
+
         server = self._server
         if server is None:
             return Executor(self._home, self._read)
@@ -150,11 +159,15 @@ class Headwater:
             return self._server.reader
         with self._lock:
             if self._reader is None:
+                from headwater.engine.read import Reader
+
                 self._reader = Reader(self._home, self._session)
             return self._reader
 
     def _session(self) -> SparkSession:
         """A Spark of our own, started at the first question that needs it."""
+        from headwater.engine import spark
+
         if self._given is not None:
             return spark.check_session(self._given)
         if self._own is None:

@@ -10,7 +10,7 @@ from headwater.source.base import Standing
 from headwater.source.postgres.ask import Session, query
 from headwater.source.postgres.session import lsn_to_int, quote_literal
 
-START_OVER = "DROP CONNECTION … CASCADE and create it again; RESYNC."
+START_OVER = "Resync: DROP CONNECTION … CASCADE, then run its CREATE statements again."
 
 STATE = """
 SELECT pg_is_in_recovery(), current_setting('wal_level'),
