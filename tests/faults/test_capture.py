@@ -130,7 +130,7 @@ def test_crashes_of_the_server_are_survived_and_begin_another_life(
 def fails_with(c: Captured, code: str) -> None:
     process = c.start()
     error = c.wait_state(ConnectionState.FAILED, code)
-    assert "RESYNC" in error["hint"]
+    assert "Resync" in error["hint"]
     assert process.wait(30) == 1
 
 
