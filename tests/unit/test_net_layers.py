@@ -14,7 +14,7 @@ from headwater.decode.pgoutput import Changes
 from headwater.meta.store import Meta
 from headwater.model import Bound, CoveredSpan, Layout, Op, RunInfo, Span
 from headwater.relation import runs, upkeep
-from headwater.relation.judge import after_truncate, judge, truncated
+from headwater.relation.judge import after_truncate, judge, settled, truncated
 from headwater.relation.keys import joined
 from headwater.relation.net import holes, net, touched
 from headwater.relation.overlay import usable
@@ -57,6 +57,15 @@ def test_where_keys_have_no_place_a_renamed_row_that_no_scan_saw_comes_from_the_
     overlay = overlay_of([moved(1, 1, 2)], layout)
     assert not holes(overlay).num_rows
     assert overlay["__from"].to_pylist() == [{"k": 1}, None]
+
+
+def test_with_at_least_once_a_renamed_row_that_a_scan_may_have_seen_is_a_hole() -> None:
+    layout = Layout(1, 0, (CoveredSpan(WHOLE, 0, 5),), True)
+    relation = relation_of(COLUMNS, KEY, delivery="at-least-once")
+    table = changes_table([moved(5, 1, 2), moved(6, 3, 4)], COLUMNS, KEY)
+    overlay = net([table], COLUMNS, KEY, judge(relation, layout, table, sees))
+    assert holes(overlay)["k"].to_pylist() == [2]
+    assert layout.settled and not settled(relation, layout)
 
 
 def test_a_row_renamed_out_of_a_span_that_is_not_covered_is_a_hole() -> None:

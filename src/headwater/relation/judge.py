@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from headwater.backfill import rule
 from headwater.backfill.rule import Sees
 from headwater.backfill.span import locate
-from headwater.model import Layout, Op, RelationInfo
+from headwater.model import Delivery, Layout, Op, RelationInfo
 from headwater.relation.net import Judgement
 from headwater.relation.schema import INDEX, OLD, OP, TXN
 
@@ -19,7 +19,7 @@ Ints = NDArray[np.int64]
 
 def judge(relation: RelationInfo, layout: Layout, changes: pa.Table, sees: Sees) -> Judgement | None:
     """Which halves of the changes count under the layout; None when all do."""
-    if layout.settled or not changes.num_rows:
+    if settled(relation, layout) or not changes.num_rows:
         return None
     n = changes.num_rows
     rows = np.flatnonzero(_numpy(changes[OP]) != Op.TRUNCATE)
@@ -36,7 +36,16 @@ def judge(relation: RelationInfo, layout: Layout, changes: pa.Table, sees: Sees)
             names=list(relation.key),
         )
         counts_old[moved] = _counts(relation, layout, changes, moved, old, sees)
-    return Judgement(counts, counts_old, counts_old & ~_seen_by_some(layout, changes, sees), covered)
+    return Judgement(counts, counts_old, counts_old & ~_seen_by_some(relation, layout, changes, sees), covered)
+
+
+def settled(relation: RelationInfo, layout: Layout) -> bool:
+    """Every change counts and none is in the base, so netted changes may outlive the layout's reader.
+
+    With at-least-once delivery nobody remembers what scans saw: up to the covering index the base may hold changes.
+    """
+    exact = relation.delivery is Delivery.EXACTLY_ONCE
+    return layout.settled and (exact or all(s.log_index >= s.cover_index for s in layout.spans))
 
 
 def truncated(layout: Layout, changes: pa.Table, sees: Sees) -> Ints:
@@ -65,9 +74,14 @@ def _counts(
     return rule.counts(layout, relation.key_columns, keys, index, txn, sees)
 
 
-def _seen_by_some(layout: Layout, changes: pa.Table, sees: Sees) -> NDArray[np.bool_]:
-    """Where keys have no place, some scans may have seen what counts: then a base row of that name may be another."""
+def _seen_by_some(relation: RelationInfo, layout: Layout, changes: pa.Table, sees: Sees) -> NDArray[np.bool_]:
+    """Changes that count although a scan may have seen them: a base row of the old key may already be another one.
+
+    So it is where keys have no place (each of several scans may have read the key), and with at-least-once delivery.
+    """
     seen = np.zeros(changes.num_rows, np.bool_)
+    if relation.delivery is Delivery.AT_LEAST_ONCE:
+        seen |= _numpy(changes[INDEX]) <= max((s.cover_index for s in layout.spans), default=0)
     several = {saw for span in layout.spans if len(span.saw) > 1 for saw in span.saw}
     for saw in several:
         seen |= sees(saw, _numpy(changes[TXN]))

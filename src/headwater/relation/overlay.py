@@ -20,7 +20,7 @@ from headwater.meta import runs as meta_runs
 from headwater.meta import segments
 from headwater.meta.store import Meta
 from headwater.model import Layout, RelationInfo, RunInfo
-from headwater.relation.judge import after_truncate, judge, truncated
+from headwater.relation.judge import after_truncate, judge, settled, truncated
 from headwater.relation.net import holes, net, touched
 from headwater.relation.schema import MISSING, overlay_schema
 from headwater.relation.tail import Report, Tails
@@ -161,7 +161,7 @@ class Overlays:
         start = max(layout.log_index, relation.begin_index)
         with self._meta.read() as c:
             changes = segments.count_changes(c, relation.connection_id, relation.upstream_id, start, index)
-            live = meta_runs.live(c, relation.id, start, index) if changes and layout.settled else []
+            live = meta_runs.live(c, relation.id, start, index) if changes and settled(relation, layout) else []
         if not changes or not layout.spans:
             return _nothing(relation, index)
         chain = usable(live, start)

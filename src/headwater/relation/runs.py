@@ -18,6 +18,7 @@ from headwater.meta import runs as meta_runs
 from headwater.meta import segments
 from headwater.meta.store import Meta
 from headwater.model import Layout, RelationInfo, RunInfo
+from headwater.relation.judge import settled
 from headwater.relation.net import net
 from headwater.relation.overlay import Overlays, has_missing, read_run, usable, write_layer
 from headwater.storage import Storage
@@ -62,7 +63,7 @@ def write(
 
     `check` is called in the transaction that publishes the run (the owner's fence).
     """
-    if not layout.settled:
+    if not settled(relation, layout):
         return None  # before that, which changes count depends on the reader's layout
     start = max(layout.log_index, relation.begin_index)
     with meta.read() as c:
