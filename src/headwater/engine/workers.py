@@ -1,0 +1,16 @@
+"""Spark's Python workers, forked from a process that has already imported what scans need.
+
+A worker that imports for itself spends three seconds of processor time before its first row, and Spark ends idle
+workers after a minute. Named in the session's `spark.python.daemon.module`; a user's own session may do without it.
+"""
+
+from __future__ import annotations
+
+import pandas  # noqa: F401  PySpark loads it with the first batch
+import pyspark.worker  # noqa: F401
+from pyspark.daemon import manager
+
+import headwater.backfill.scan  # noqa: F401
+
+if __name__ == "__main__":
+    manager()
