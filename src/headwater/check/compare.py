@@ -96,7 +96,7 @@ def keys_of(
 
 def _by_key(table: pa.Table, key: Sequence[str]) -> dict[Key, list[int]]:
     result: dict[Key, list[int]] = {}
-    names = ([_text(v) for v in table[k].to_pylist()] for k in key)
+    names = ([key_text(v) for v in table[k].to_pylist()] for k in key)
     for hash_, *values in zip(table["__hash"].to_pylist(), *names, strict=True):
         result.setdefault(tuple(values), []).append(hash_)
     for found in result.values():
@@ -104,5 +104,5 @@ def _by_key(table: pa.Table, key: Sequence[str]) -> dict[Key, list[int]]:
     return result
 
 
-def _text(value: object) -> str:
+def key_text(value: object) -> str:
     return value.hex() if isinstance(value, bytes) else str(value)

@@ -9,6 +9,7 @@ from functools import partial
 
 from pyspark.sql import DataFrame
 
+from headwater.check.compare import key_text
 from headwater.check.verify import Target, reach_in, verify
 from headwater.engine.home import Home
 from headwater.engine.read import Reader, Seen
@@ -35,29 +36,39 @@ def verify_tables(home: Home, reader: Reader, table: str | None = None) -> list[
                 lake = partial(_lake, reader, frames, s.relation, s.layout)
                 by_connection[s.relation.connection_id].append(Target(s.relation, s.layout, lake))
         for connection_id, targets in by_connection.items():
-            results += _at_one_cut(home, epoch, connection_id, targets)
+            results += _at_one_cut(home, reader, epoch, connection_id, targets)
     return sorted(results, key=lambda v: v.table)
 
 
 def _why_not(s: Seen) -> str:
     if s.relation.state is TableState.FAILED:
         return f"it has stopped: {(s.relation.error or {}).get('message', '')}"
-    return "" if s.layout is not None else "nothing of it can be read yet"
+    return "" if s.layout is not None and s.layout.spans else "nothing of it can be read yet"
 
 
 def _lake(reader: Reader, frames: ExitStack, relation: RelationInfo, layout: Layout, index: int) -> DataFrame:
     return frames.enter_context(reader.at(relation, layout, index))
 
 
-def _at_one_cut(home: Home, epoch: Epoch, connection_id: int, targets: list[Target]) -> Iterator[Verified]:
+def _at_one_cut(
+    home: Home, reader: Reader, epoch: Epoch, connection_id: int, targets: list[Target]
+) -> Iterator[Verified]:
     upstream = upstream_of(home.meta, connection_id)
     after = epoch.index_of(connection_id)
     reach = reach_in(home.meta, home.storage, connection_id, after, timeout_s=REACH_TIMEOUT_S, nudge=upstream.position)
+    by_name = {t.relation.name: t for t in targets}
     for found in verify(targets, upstream.endpoint, reach):
-        comparison = found.comparison
+        target, comparison = by_name[found.table], found.comparison
+        holes = reader.holes(target.relation, target.layout, found.index)
+        if holes.num_rows and not target.relation.ordered:
+            yield Verified(found.table, False, skipped="it is being read again")
+            continue
+        # a key that is being read again is hidden, so it is no part of what is covered
+        hidden = set(zip(*(map(key_text, holes[k].to_pylist()) for k in target.relation.key), strict=True))
+        only_hidden = set(comparison.missing) <= hidden and not (comparison.surplus or comparison.different)
         yield Verified(
             table=found.table,
-            equal=found.equal,
+            equal=found.equal or (only_hidden and not comparison.sampled),
             lake_rows=comparison.lake_rows,
             upstream_rows=comparison.upstream_rows,
             position=found.position,

@@ -11,12 +11,13 @@ from headwater.engine.home import Home
 from headwater.meta import connections, epochs, lease, relations, runs
 from headwater.meta.lease import Lease
 from headwater.model import TableState
+from headwater.relation.overlay import Overlays
 
 EPOCHS_KEPT_S = 600.0  # epochs of the last ten minutes can be named; older ones only by a pin
 RETIRED_KEPT_S = 120.0  # a reader that has chosen a run has opened it by then
 
 
-def clean(home: Home, held: Lease) -> None:
+def clean(home: Home, held: Lease, overlays: Overlays) -> None:
     """One round. Meta forgets first, then files go: a crash in between leaves only orphans for the next round."""
     with home.meta.write() as c:
         lease.check(c, held)
@@ -29,6 +30,7 @@ def clean(home: Home, held: Lease) -> None:
         home.storage.remove(path)
     for connection_id, index in needed.items():
         retention.expire(home.meta, home.storage, connection_id, needed_after=index, keep_s=kept[connection_id])
+    overlays.sweep()
     _remove_dropped(home)
 
 

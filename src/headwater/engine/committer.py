@@ -132,7 +132,7 @@ class Committer:
         if relation is None or newest is None:
             return None
         layout = epochs.layout_at(c, relation_id, newest.id)
-        if layout is None:
+        if layout is None or not layout.spans:
             return None
         index = newest.index_of(relation.connection_id)
         if layout.settled and not segments.count_changes(

@@ -33,10 +33,9 @@ def publish(c: Connection, changed: Iterable[int]) -> Epoch:
     for relation_id in changed:
         relation = relations.get(c, relation_id)
         layout = layout_of(relation, spans.all(c, relation_id), relations.planned(c, relation_id))
-        if layout is not None:
-            layouts[relation_id] = layout
-            if layout.complete and relation.state is TableState.FILLING:
-                relations.set_state(c, relation_id, TableState.LIVE)
+        layouts[relation_id] = layout
+        if layout.complete and relation.state is TableState.FILLING:
+            relations.set_state(c, relation_id, TableState.LIVE)
     published = epochs.publish(c, _cuts(c), layouts)
     crash.here("epoch.half")
     return published

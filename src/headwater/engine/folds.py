@@ -116,7 +116,7 @@ class Folds:
             newest = epochs.newest(c)
             for relation in relations.all(c):
                 layout = epochs.layout_at(c, relation.id, newest.id) if newest else None
-                if newest is None or layout is None or relation.state is TableState.FAILED:
+                if newest is None or layout is None or not layout.spans or relation.state is TableState.FAILED:
                     continue
                 index = newest.index_of(relation.connection_id)
                 changes = segments.count_changes(

@@ -16,7 +16,8 @@ from headwater.model import RelationInfo, TableState
 def scan_again(home: Home, held: Lease, relation: RelationInfo, keys: pa.Table) -> bool:
     """Takes the keys out of the covered spans (they are hidden until they are read) and publishes that.
 
-    Where keys cannot be ordered outside the database no span holds a key for certain: the whole table is read again.
+    Where keys cannot be ordered outside the database no span holds a key for certain: the whole table is hidden and
+    read again under one snapshot, in which every row is under exactly one key.
     """
     with home.meta.write() as c:
         lease.check(c, held)

@@ -17,12 +17,12 @@ from headwater.model import (
 READABLE = (SpanState.COVERED, SpanState.SETTLED)
 
 
-def layout_of(relation: RelationInfo, spans: Sequence[SpanInfo], planned: bool) -> Layout | None:
-    """The layout that the relation's spans allow now; None while nothing of it may be read."""
+def layout_of(relation: RelationInfo, spans: Sequence[SpanInfo], planned: bool) -> Layout:
+    """The layout that the relation's spans allow now; without spans while nothing of it may be read."""
     covered = [s for s in spans if s.state in READABLE]
     complete = planned and len(covered) == len(spans)
     if not covered or (not relation.ordered and not complete):
-        return None
+        return Layout(relation.id, relation.base_version, (), False)
     if relation.ordered:
         parts = _neighbours_joined([_covered(relation, s) for s in covered])
     else:

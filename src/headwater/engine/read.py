@@ -126,11 +126,12 @@ class Reader:
                 epochs.release_pin(c, pin)
 
     def _frame(self, session: SparkSession, s: Seen, epoch: Epoch, overlays: ExitStack) -> DataFrame:
-        if s.layout is None:
-            columns = ", ".join(f"{quoted(c.name)} {c.lake_type}" for c in s.relation.columns)
-            return session.createDataFrame([], columns)
+        if s.layout is None or not s.layout.spans:
+            return _empty(session, s.relation)
         index = epoch.index_of(s.relation.connection_id)
         overlay = overlays.enter_context(self.overlays.use(s.relation, s.layout, index))
+        if overlay.holes.num_rows and not s.relation.ordered:
+            return _empty(session, s.relation)  # hidden as a whole until it has been read again
         return dataframe(session, self._home.storage, s.relation, s.layout, overlay)
 
     def merge(self, relation: RelationInfo, layout: Layout, index: int, app_id: str, version: int) -> int:
@@ -171,3 +172,8 @@ class Reader:
                 relations.note(c, relation.id, "value.unkept", text, count)
             for text in changes.notices:
                 relations.note(c, relation.id, "table.notice", text)
+
+
+def _empty(session: SparkSession, relation: RelationInfo) -> DataFrame:
+    columns = ", ".join(f"{quoted(c.name)} {c.lake_type}" for c in relation.columns)
+    return session.createDataFrame([], columns)

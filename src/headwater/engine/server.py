@@ -98,7 +98,7 @@ class Server:
             _Loop("backfill", self.backfill.tick, TICK_S),
             _Loop("folds", self.folds.tick, 1.0),
             _Loop("watcher", self.watcher.tick, 2.0),
-            _Loop("clean", lambda: clean(self.home, held), CLEAN_S),
+            _Loop("clean", lambda: clean(self.home, held, self.reader.overlays), CLEAN_S),
         ]
         for loop in self._loops:
             loop.thread = threading.Thread(target=self._repeat, args=(loop,), name=loop.name, daemon=True)

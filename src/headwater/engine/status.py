@@ -72,7 +72,7 @@ def _table(
     rows = sum(s.rows for s in found)
     layout = epochs.layout_at(c, r.id, newest.id) if newest else None
     overlay = 0
-    if newest is not None and layout is not None:
+    if newest is not None and layout is not None and layout.spans:
         index = newest.index_of(r.connection_id)
         overlay = segments.count_changes(c, r.connection_id, r.upstream_id, layout.log_index, index)
     error = r.error or connection.error or {}

@@ -207,8 +207,10 @@ def punch(c: Connection, id: int, hole: Span) -> None:
 
 
 def read_all_again(c: Connection, relation_id: int) -> None:
-    """Every span is to be scanned again, and what the base holds goes when the first of them is covered."""
-    c.execute(sa.update(span).where(span.c.relation_id == relation_id).values(**_UNREAD, again=1))
+    """The table is to be scanned again, as one span; what the base holds goes when that is covered."""
+    c.execute(sa.delete(span).where(span.c.relation_id == relation_id))
+    add(c, relation_id, [Span(None, None)], BEYOND)
+    c.execute(sa.update(span).where(span.c.relation_id == relation_id).values(again=1))
 
 
 def forget_again(c: Connection, relation_id: int) -> None:
