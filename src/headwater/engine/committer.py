@@ -154,7 +154,7 @@ class Committer:
             return self._finish_cover(relation, intent)
         return self._finish_fold(relation, intent, may_merge)
 
-    def _finish_cover(self, relation: RelationInfo, intent: Intent) -> Epoch:
+    def _finish_cover(self, relation: RelationInfo, intent: Intent) -> Epoch | None:
         version = relation.base_version
         files = [DataFile(**f) for f in intent.body["files"]]
         again = [Json.span(s) for s in intent.body["again"]]
@@ -166,6 +166,8 @@ class Committer:
             crash.here("cover.added")
         with self._home.meta.write() as c:
             lease.check(c, self._held)
+            if relations.get_or_none(c, relation.id) is None:
+                return None  # dropped meanwhile, its intents with it
             relations.set_base_version(c, relation.id, version)
             index = connections.get(c, relation.connection_id).committed_index
             for id in intent.body["spans"]:

@@ -31,7 +31,9 @@ def publish(c: Connection, changed: Iterable[int]) -> Epoch:
     """
     layouts = {}
     for relation_id in changed:
-        relation = relations.get(c, relation_id)
+        relation = relations.get_or_none(c, relation_id)
+        if relation is None:
+            continue  # dropped meanwhile
         layout = layout_of(relation, spans.all(c, relation_id), relations.planned(c, relation_id))
         layouts[relation_id] = layout
         if layout.complete and relation.state is TableState.FILLING:

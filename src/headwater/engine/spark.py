@@ -40,6 +40,7 @@ SETTINGS = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.scheduler.mode": "FAIR",
     "spark.python.worker.reuse": "true",
+    "spark.python.daemon.module": "headwater.engine.workers",  # workers are born with what scans import
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
 }
 

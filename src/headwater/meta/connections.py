@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Row
 
 from headwater.config import Secret
-from headwater.errors import HeadwaterError
+from headwater.errors import DefinitionError, HeadwaterError
 from headwater.meta.tables import connection, lease, part, schema_version, segment
 from headwater.model import ConnectionInfo, ConnectionState
 
@@ -91,7 +91,11 @@ def find(c: Connection, name: str) -> ConnectionInfo | None:
 
 
 def get(c: Connection, id: int) -> ConnectionInfo:
-    return _info(c.execute(sa.select(connection).where(connection.c.id == id)).one())
+    """The connection; an error that ends the job for it when it has been dropped meanwhile."""
+    row = c.execute(sa.select(connection).where(connection.c.id == id)).first()
+    if row is None:
+        raise DefinitionError("name.unknown", f"connection number {id} was dropped", "Leave it.")
+    return _info(row)
 
 
 def all(c: Connection) -> list[ConnectionInfo]:

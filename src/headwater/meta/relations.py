@@ -9,7 +9,7 @@ from dataclasses import asdict
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Row
 
-from headwater.errors import HeadwaterError
+from headwater.errors import DefinitionError, HeadwaterError
 from headwater.meta.tables import intent, layout, notice, relation, run, span
 from headwater.model import Column, Json, Notice, RelationInfo, TableState
 
@@ -63,7 +63,11 @@ def find(c: Connection, name: str) -> RelationInfo | None:
 
 
 def get(c: Connection, id: int) -> RelationInfo:
-    return _info(c.execute(sa.select(relation).where(relation.c.id == id)).one())
+    """The relation; an error that ends the job for it when it has been dropped meanwhile."""
+    found = get_or_none(c, id)
+    if found is None:
+        raise DefinitionError("name.unknown", f"table number {id} was dropped", "Leave it.")
+    return found
 
 
 def get_or_none(c: Connection, id: int) -> RelationInfo | None:

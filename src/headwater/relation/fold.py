@@ -92,9 +92,14 @@ def _source(
     """The overlay's rows with every value in place. The columns are renamed: the target has the same names."""
     stored = read.base_at(session, storage, relation, layout, overlay)
     frames = read.layers(session, storage, relation, overlay)
-    rows = reduce(DataFrame.unionAll, read.resolved(relation, overlay, stored, frames))
+    rows = reduce(DataFrame.unionAll, read.resolved(relation, overlay, stored, frames) or [_no_rows(stored)])
     names = [fn.col(quoted(c.name)).alias(f"__s{i}") for i, c in enumerate(relation.columns)]
     return rows.select(*names, fn.col(OP))
+
+
+def _no_rows(stored: DataFrame) -> DataFrame:
+    """The source of a fold that only empties spans."""
+    return stored.where(fn.lit(False)).withColumn(OP, fn.lit(GONE))
 
 
 def _touched_ranges(storage: Storage, relation: RelationInfo, overlay: Overlay) -> Expression | None:

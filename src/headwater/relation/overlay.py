@@ -231,6 +231,7 @@ def write_layer(file: object, netted: pa.Table, compression: str) -> None:
         netted,
         file,
         compression=compression,
+        write_statistics=False,  # Arrow leaves NaN out of a maximum, and Spark would skip such rows
         use_dictionary=False,
         row_group_size=131_072,
         store_decimal_as_integer=True,
