@@ -14,6 +14,9 @@ from pyspark.sql import SparkSession
 
 import headwater
 from headwater.errors import DefinitionError
+from headwater.meta import relations
+from headwater.meta import runs as meta_runs
+from headwater.relation import runs
 from support.invariant import QUERY, check_invariant
 from support.lake import HEADWATER, assert_equal, definitions, wait_for
 from support.writer import TABLES, Writer, create_schema
@@ -83,8 +86,9 @@ def test_the_seeds_statements_run_as_written_twice_and_prices_keep_their_cents(
 
 
 def test_every_table_equals_its_upstream_at_each_cut_while_writers_run(
-    database: Any, spark: SparkSession, tmp_path: Path
+    database: Any, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setitem(runs.write.__kwdefaults__, "limit", 20)  # so that runs are made and merged all the time
     seed = random.randrange(1 << 30)
     print(f"seed {seed}")
     with database.connect() as connection:
@@ -102,6 +106,9 @@ def test_every_table_equals_its_upstream_at_each_cut_while_writers_run(
         check_invariant(*hw.sql(QUERY)[0].rows.to_pylist()[0].values())
         for table in TABLES:
             hw.sql(f"FOLD TABLE {table}")
+        assert_equal(hw.verify())
+        wait_for(lambda: _has_run(hw, "ints"), "a run is made")
+        database.execute("TRUNCATE ints, pairs")  # ends the base, the runs and a part of the tail
         assert_equal(hw.verify())
         check_invariant(*hw.sql(QUERY)[0].rows.to_pylist()[0].values())
         assert not writer.errors
@@ -141,6 +148,12 @@ def test_dropping_leaves_nothing_upstream(database: Any, spark: SparkSession, tm
     slots = f"SELECT count(*) FROM pg_replication_slots WHERE database = '{database.name}'"
     assert database.execute(slots)[0][0] == 0
     assert database.execute("SELECT count(*) FROM pg_publication")[0][0] == 0
+
+
+def _has_run(hw: Any, table: str) -> bool:
+    with hw._home.meta.read() as c:
+        relation = relations.find(c, table)
+        return relation is not None and bool(meta_runs.live(c, relation.id, 0, 1 << 62))
 
 
 def _states(hw: Any) -> str:

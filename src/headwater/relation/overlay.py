@@ -171,7 +171,7 @@ class Overlays:
         if last_emptied:
             emptied = np.maximum(emptied, last_emptied)
         # a TRUNCATE in a settled layout ends everything before it, runs too
-        everywhere = int(emptied.min(initial=0)) if layout.settled and len(emptied) else 0
+        everywhere = int(emptied.min()) if layout.settled and len(emptied) else 0
         layers = [Layer(r.path, r.rows, r.missing) for r in chain if r.last_index >= everywhere and r.rows]
         tail_path = None
         if tail.num_rows:
