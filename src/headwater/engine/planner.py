@@ -10,7 +10,7 @@ from headwater.backfill.plan import Plan
 from headwater.backfill.plan import spans as spans_of
 from headwater.backfill.scan import job_for
 from headwater.config import SPAN_BYTES, SPAN_ROWS
-from headwater.engine import crash
+from headwater.engine import crash, epoch
 from headwater.engine.home import Home
 from headwater.engine.scanner import record
 from headwater.engine.upstreams import upstream_of
@@ -85,3 +85,4 @@ def _write_down(
         lease.check(c, held)
         spans.plan(c, relation.id, batch)
         relations.set_planned(c, relation.id, True)
+        epoch.publish(c, [relation.id])  # every span may be covered already: an empty table has but the one
