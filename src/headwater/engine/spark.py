@@ -5,8 +5,10 @@ from __future__ import annotations
 import logging
 import os
 import re
+import shutil
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -194,29 +196,39 @@ def fetch_jars() -> list[str]:
     """Fetches Delta's jars once, through the Ivy inside PySpark; for set-up."""
     if any("delta-spark" in p.name for p in jars_directory().glob("*.jar")):
         return jars()
-    import shutil
-    import tempfile
-
     check_java()
     with tempfile.TemporaryDirectory(prefix="headwater-ivy-") as scratch:
-        os.environ["PYSPARK_PYTHON"] = sys.executable
-        builder: Any = SparkSession.builder
-        session = (
-            builder.master("local[1]")
-            .config("spark.jars.packages", DELTA_PACKAGE)
-            .config("spark.jars.ivy", scratch)
-            .config("spark.ui.enabled", "false")
-            .config("spark.driver.host", "127.0.0.1")
-            .config("spark.driver.bindAddress", "127.0.0.1")
-            .config("spark.sql.warehouse.dir", scratch)
-            .getOrCreate()
-        )
-        session.stop()
+        log = Path(scratch) / "log"
+        try:
+            with _quiet(log):
+                _resolve(scratch)
+        except Exception as e:
+            tail = log.read_text(errors="replace")[-1000:]
+            raise MachineError(
+                "spark.no_jars", f"Delta's jars could not be fetched:\n{tail}", "Check that Maven Central is reachable."
+            ) from e
         jars_directory().mkdir(parents=True, exist_ok=True)
         for jar in (Path(scratch) / "jars").glob("*.jar"):
             if jar.name.startswith(("io.delta_", "org.locationtech.", "io.unitycatalog_")):
                 shutil.copy(jar, jars_directory() / jar.name)
     return jars()
+
+
+def _resolve(scratch: str) -> None:
+    """Starts a small Spark that fetches the packages, and ends it."""
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    builder: Any = SparkSession.builder
+    session = (
+        builder.master("local[1]")
+        .config("spark.jars.packages", DELTA_PACKAGE)
+        .config("spark.jars.ivy", scratch)
+        .config("spark.ui.enabled", "false")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.sql.warehouse.dir", scratch)
+        .getOrCreate()
+    )
+    session.stop()
 
 
 def describe_failure(error: Exception, hint: str) -> HeadwaterError:
