@@ -37,6 +37,7 @@ def plan_relation(
         plan = dataclasses.replace(plan, last=existing[-1].span.lo, dense_from=None)
     else:
         existing = [_fix_end(home, held, relation, plan, life)]
+        crash.here("plan.half")
         on_scanned()
     with KeyWalk(upstream.endpoint, job.scan_table) as walk:
         _write_down(home, held, relation, plan, walk, existing[:-1], stopping)
