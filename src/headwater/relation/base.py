@@ -45,6 +45,7 @@ def create(session: SparkSession, storage: Storage, relation: RelationInfo) -> i
     """Makes the empty base of a relation and gives its Delta version; an existing one is left as it is."""
     path = storage.url(relation.base_path)
     if not exists(storage, relation.base_path):
+        storage.remove(relation.base_path)  # a creation that was killed leaves a folder that Spark takes for a table
         columns = ", ".join(f"{quoted(c.name)} {c.lake_type}" for c in relation.columns)
         properties = ", ".join(f"'{k}' = {text(v)}" for k, v in _properties(relation).items())
         session.sql(f"CREATE TABLE delta.{quoted(path)} ({columns}) USING delta TBLPROPERTIES ({properties})")
