@@ -19,7 +19,7 @@ from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 from headwater import config
-from headwater.errors import HeadwaterError, MachineError
+from headwater.errors import HeadwaterError, MachineError, Retry
 
 DELTA_PACKAGE = "io.delta:delta-spark_4.2_2.13:4.4.0"
 MIN_JAVA = 17
@@ -234,7 +234,7 @@ def _resolve(scratch: str) -> None:
 def describe_failure(error: Exception, hint: str) -> HeadwaterError:
     """A Spark error as ours: the first line, without the JVM's stack."""
     first = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
-    return MachineError("spark.failed", first[:500], hint)
+    return MachineError("spark.failed", first[:500], hint, Retry.AUTO)
 
 
 def _java_options(home: Path, logs: Path) -> str:

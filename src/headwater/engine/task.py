@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pyarrow as pa
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from headwater.engine import spark, wire
@@ -25,9 +27,12 @@ def run_task(session: SparkSession, pool: str, work: Callable[[], str]) -> str:
             answer = {"error": wire.error_value(e)}
         yield pa.RecordBatch.from_pydict({"answer": [json.dumps(answer)]})
 
-    with spark.pool(session, pool):
-        frame = session.range(0, 1, 1, 1).mapInArrow(in_worker, "answer string")
-        (row,) = frame.collect()
+    try:
+        with spark.pool(session, pool):
+            frame = session.range(0, 1, 1, 1).mapInArrow(in_worker, "answer string")
+            (row,) = frame.collect()
+    except (PySparkException, Py4JError) as e:  # a worker that was killed, or Spark itself
+        raise spark.describe_failure(e, "Wait; it is tried again.") from e
     answer = json.loads(row["answer"])
     if "error" in answer:
         raise wire.raised(answer["error"])
