@@ -10,8 +10,10 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
+from sqlalchemy.engine import Connection
 
 from headwater.decode.pgoutput import Changes
+from headwater.engine import crash
 from headwater.engine.changes import changelog_rows
 from headwater.engine.home import Home
 from headwater.engine.spark import Sessions
@@ -146,8 +148,12 @@ class Reader:
     def make_run(self, relation: RelationInfo, layout: Layout, index: int, held: Lease) -> bool:
         """Makes a run of a settled relation's tail if it has grown long; True if it did."""
         meta, storage = self._home.meta, self._home.storage
-        made = runs.write(self.overlays, storage, meta, relation, layout, index, check=lambda c: lease.check(c, held))
-        return made is not None
+
+        def check(c: Connection) -> None:
+            crash.here("run.written")
+            lease.check(c, held)
+
+        return runs.write(self.overlays, storage, meta, relation, layout, index, check=check) is not None
 
     def holes(self, relation: RelationInfo, layout: Layout, index: int) -> pa.Table:
         """The keys of rows that neither a change nor the base can complete: they must be scanned again."""
