@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 from pathlib import Path
 
 import polars as pl
@@ -13,7 +12,6 @@ from pyspark.sql import SparkSession
 
 from headwater.backfill.span import locate
 from headwater.decode.literals import key_array
-from headwater.engine.spark import start
 from headwater.errors import HeadwaterError
 from headwater.model import Bound, Column, Op, Span, UpstreamType
 from headwater.relation import base, runs
@@ -28,11 +26,6 @@ def thirds(width: int) -> tuple[Span, Span, Span]:
 
 
 SPANS = thirds(1)
-
-
-@pytest.fixture(scope="module")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    yield start(tmp_path_factory.mktemp("spark"))
 
 
 def history(seed: int, width: int = 1, truncates: bool = False) -> History:

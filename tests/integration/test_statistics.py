@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -15,7 +14,6 @@ from deltalake import DeltaTable
 from deltalake.transaction import AddAction
 
 from headwater.backfill.files import FileWriter
-from headwater.engine import spark
 from headwater.model import DataFile
 from headwater.storage import Storage
 
@@ -90,11 +88,9 @@ def predicates(r: random.Random, rows: list[dict[str, Any]], count: int) -> list
     return found
 
 
-@pytest.fixture(scope="module")
-def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    session = spark.start(tmp_path_factory.mktemp("spark"))
-    yield session
-    session.stop()
+@pytest.fixture
+def session(spark: Any) -> Any:
+    return spark
 
 
 def create_base(session: Any, path: Path) -> str:
