@@ -71,6 +71,7 @@ def test_nothing_is_lost_or_doubled_whatever_is_killed(tmp_path: Path) -> None:
             create_schema(connection, rows=300, seed=seed)
         lake = Lake(tmp_path / "home", definitions(database, TABLES))
         lake.start()
+        wait_for(lambda: len(lake.status().tables) == len(TABLES), "everything is defined")
         deadline = time.monotonic() + seconds
         try:
             with Writer(database.dsn, seed, rate=40, sessions=4):
