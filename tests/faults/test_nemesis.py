@@ -28,13 +28,12 @@ def kill_server(lake: Lake, _pg: EmbeddedPostgres) -> None:
 
 
 def kill_capture(lake: Lake, _pg: EmbeddedPostgres) -> None:
-    for child in _children(lake):
-        if "headwater.engine.capture" in " ".join(child.cmdline()):
-            child.kill()
+    for child in _children(lake, "headwater.engine.capture"):
+        child.kill()
 
 
 def kill_worker(lake: Lake, _pg: EmbeddedPostgres) -> None:
-    workers = [c for c in _children(lake) if "headwater.engine.workers" in " ".join(c.cmdline())]
+    workers = _children(lake, "headwater.engine.workers")
     if workers:
         workers[-1].kill()
 
@@ -104,6 +103,14 @@ def _compare(lake: Lake) -> None:
     assert_equal(wait_for(compared, "a comparison", 300.0))
 
 
-def _children(lake: Lake) -> list[psutil.Process]:
+def _children(lake: Lake, name: str) -> list[psutil.Process]:
+    """The living processes below the server whose command names a module."""
     assert lake.process is not None
-    return psutil.Process(lake.process.pid).children(recursive=True)
+    found = []
+    for child in psutil.Process(lake.process.pid).children(recursive=True):
+        try:
+            if name in " ".join(child.cmdline()):
+                found.append(child)
+        except (psutil.ZombieProcess, psutil.NoSuchProcess):
+            continue  # ended while we looked
+    return found
