@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass, field
-from enum import Enum, IntEnum, StrEnum
-from typing import Any, Self
+from enum import IntEnum, StrEnum
+from typing import Any
 
 
 class Op(IntEnum):
@@ -51,12 +51,6 @@ class Delivery(StrEnum):
 
     EXACTLY_ONCE = "exactly-once"
     AT_LEAST_ONCE = "at-least-once"
-
-
-class Missing(Enum):
-    """Marker for a column that a change does not carry."""
-
-    MISSING = "missing"
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,7 +250,6 @@ class RelationInfo:
     base_path: str  # relative to the home
     base_version: int
     begin_index: int  # changes at or below it concern no span of this relation
-    epoch_id: int = 0  # the epoch at which it became readable
 
     @property
     def key_columns(self) -> tuple[Column, ...]:
@@ -375,7 +368,3 @@ class Notice:
     code: str
     text: str
     count: int
-
-    @classmethod
-    def of(cls, relation_id: int, code: str, text: str, count: int = 1) -> Self:
-        return cls(relation_id, code, text, count)

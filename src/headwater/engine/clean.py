@@ -12,6 +12,7 @@ from headwater.meta import connections, epochs, lease, relations, runs
 from headwater.meta.lease import Lease
 from headwater.model import TableState
 from headwater.relation.overlay import Overlays
+from headwater.relation.upkeep import orphans
 
 EPOCHS_KEPT_S = 600.0  # epochs of the last ten minutes can be named; older ones only by a pin
 RETIRED_KEPT_S = 120.0  # a reader that has chosen a run has opened it by then
@@ -32,6 +33,15 @@ def clean(home: Home, held: Lease, overlays: Overlays) -> None:
         retention.expire(home.meta, home.storage, connection_id, needed_after=index, keep_s=kept[connection_id])
     overlays.sweep()
     _remove_dropped(home)
+
+
+def clean_start(home: Home) -> None:
+    """Removes runs that a crash left between their file and their record. Only before anything else runs."""
+    found = home.storage.list("runs")
+    with home.meta.read() as c:
+        known = runs.paths(c)
+    for path in orphans(found, known):
+        home.storage.remove(path)
 
 
 def _oldest_epoch(c: Connection) -> int:

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from headwater.engine import crash, epoch, spark
 from headwater.engine.backfill import Backfill
-from headwater.engine.clean import clean
+from headwater.engine.clean import clean, clean_start
 from headwater.engine.committer import Committer
 from headwater.engine.folds import Folds
 from headwater.engine.home import Home, HomeLock, wait_until_gone
@@ -86,6 +86,7 @@ class Server:
         self.reader = Reader(self.home, self.session)
         self.committer = Committer(self.home, held, passed, self.reader.merge, self.reader.empty)
         self.committer.recover()
+        clean_start(self.home)
         self.backfill = Backfill(self.home, held, self.session, self._on_scanned)
         self.backfill.recover()
         self.folds = Folds(self.home, held, self.committer, self.reader)

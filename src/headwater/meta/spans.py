@@ -72,14 +72,6 @@ def rows(c: Connection, relation_id: int) -> int:
     return int(c.execute(q).scalar_one())
 
 
-def last(c: Connection, relation_id: int) -> tuple[float, SpanInfo] | None:
-    """The last planned span by key order, and its ordinal."""
-    row = c.execute(
-        sa.select(span).where(span.c.relation_id == relation_id).order_by(span.c.ordinal.desc()).limit(1)
-    ).first()
-    return None if row is None else (row.ordinal, _info(row))
-
-
 def plan(c: Connection, relation_id: int, more: Sequence[Span]) -> None:
     """Plans more spans, just before the one beyond the largest key (which is planned first)."""
     last_two = c.execute(
