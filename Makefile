@@ -48,7 +48,7 @@ bench: setup-bench
 	$(BIN)/python -m bench
 
 soak: setup
-	$(BIN)/python -m pytest -q -m soak --override-ini 'addopts=-ra --strict-markers --import-mode=importlib' tests
+	$(BIN)/python -m pytest -q -m soak --override-ini 'addopts=-ra --strict-markers --import-mode=importlib' -o faulthandler_timeout=0 tests
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis

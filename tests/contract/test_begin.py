@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,6 +12,7 @@ from headwater.errors import HeadwaterError
 from headwater.source.postgres import publication, slot
 from headwater.source.postgres.begin import begin_xid, needs_second_alter, next_xid, older_than
 from headwater.source.postgres.session import Endpoint, lsn_to_int
+from support.hanging import hanging_commit, server_with_silent_standby
 
 
 def endpoint_of(database: Any, **changes: Any) -> Endpoint:
@@ -269,36 +269,14 @@ def test_a_change_made_before_publishing_is_not_in_the_log_but_visible_after_the
     slot.drop_slot(session, "begin_e")
 
 
-def test_a_commit_that_hangs_after_its_record_is_still_waited_for(database: Any, session: Any) -> None:
+def test_a_commit_that_hangs_after_its_record_is_still_waited_for() -> None:
     """Hazards 1 and 4: the commit is in the log but visible to nobody; the snapshot's xmin knows."""
-    session.execute("CREATE TABLE t (a int PRIMARY KEY)")
-    with database.connect() as other:
-        other.execute("BEGIN; INSERT INTO t VALUES (1)")
-        session.execute("SET synchronous_commit = local")
-        session.execute("ALTER SYSTEM SET synchronous_standby_names = 'nobody'")
-        try:
-            session.execute("SELECT pg_reload_conf()")
-            reload_seen(session, "nobody")
-            hanging = threading.Thread(target=other.execute, args=("COMMIT",))
-            hanging.start()
-            until_state(session, other.info.backend_pid, "SyncRep")
+    with server_with_silent_standby() as server, server.connect() as session:
+        session.execute("CREATE TABLE t (a int PRIMARY KEY)")
+        with hanging_commit(server, "INSERT INTO t VALUES (1)") as commit:
             xid = begin_xid(session)
-            assert [w.name for w in older_than(session, xid)] == [str(other.info.backend_pid)]
-        finally:
-            session.execute("ALTER SYSTEM RESET synchronous_standby_names")
-            session.execute("SELECT pg_reload_conf()")
-        hanging.join(20)
+            assert [w.name for w in older_than(session, xid)] == [str(commit.pid)]
         assert older_than(session, xid) == []
-
-
-def reload_seen(session: Any, value: str) -> None:
-    while session.execute("SHOW synchronous_standby_names").fetchone() != (value,):
-        pass
-
-
-def until_state(session: Any, pid: int, event: str) -> None:
-    while session.execute("SELECT wait_event FROM pg_stat_activity WHERE pid = %s", (pid,)).fetchone() != (event,):
-        pass
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,13 +21,7 @@ from headwater.source.postgres.scan import Expected
 from headwater.source.postgres.session import lsn_to_int
 from headwater.source.postgres.snapshot import sees
 from support.backfill import bench, endpoint_of
-
-
-def until(condition: Callable[[], bool], timeout_s: float = 20.0) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline, "the awaited condition did not come"
-        time.sleep(0.01)
+from support.hanging import hanging_commit, server_with_silent_standby, until
 
 
 def saw(result: ScanResult, txn: int) -> bool:
@@ -50,42 +43,32 @@ class Own:
         self.execute, self.connect = server.execute, server.connect
 
 
-def test_a_commit_that_is_in_the_log_but_invisible_is_judged_unseen(server: EmbeddedPostgres, tmp_path: Path) -> None:
+def test_a_commit_that_is_in_the_log_but_invisible_is_judged_unseen(tmp_path: Path) -> None:
     """Hazard 1, exactly: a commit waits for a standby that never answers."""
-    server.execute("CREATE TABLE t (id int PRIMARY KEY, v int)")
-    server.execute("INSERT INTO t VALUES (1, 10)")
-    server.execute("CREATE PUBLICATION p FOR TABLE t")
-    server.execute("SELECT pg_create_logical_replication_slot('s', 'pgoutput')")
-    table = bench(Own(server), tmp_path, "t")
-    server.execute("ALTER SYSTEM SET synchronous_standby_names = 'nobody'")
-    server.execute("SELECT pg_reload_conf()")
-    with server.connect() as writer:
-        writer.execute("SET synchronous_commit = on")
-        writer.execute("BEGIN")
-        (txn,) = writer.execute("UPDATE t SET v = 11 RETURNING pg_current_xact_id()::text::bigint").fetchone()
-        commit = threading.Thread(target=writer.execute, args=("COMMIT",))
-        commit.start()
-        until(lambda: bool(server.execute("SELECT 1 FROM pg_stat_activity WHERE wait_event = 'SyncRep'")))
-        options = "'proto_version', '1', 'publication_names', 'p'"
-        decoded = server.execute(f"SELECT data FROM pg_logical_slot_peek_binary_changes('s', NULL, NULL, {options})")
+    with server_with_silent_standby() as server:
+        server.execute("CREATE TABLE t (id int PRIMARY KEY, v int)")
+        server.execute("INSERT INTO t VALUES (1, 10)")
+        server.execute("CREATE PUBLICATION p FOR TABLE t")
+        server.execute("SELECT pg_create_logical_replication_slot('s', 'pgoutput')")
+        table = bench(Own(server), tmp_path, "t")
+        with hanging_commit(server, "UPDATE t SET v = 11") as commit:
+            peek = "SELECT data FROM pg_logical_slot_peek_binary_changes('s', NULL, NULL, 'proto_version', '1', %s)"
+            decoded = server.execute(peek.replace("%s", "'publication_names', 'p'"))
+            result = scan_span(table.job(WHOLE))
+        assert any(message[:1] == b"U" for (message,) in decoded), "the log already had the new row"
+        assert table.rows(result) == [{"id": 1, "v": 10}]
+        assert not saw(result, commit.txn)
+        assert saw(scan_span(table.job(WHOLE)), commit.txn)
+
+
+def test_a_scan_does_not_hang_where_commits_wait_for_a_standby(tmp_path: Path) -> None:
+    with server_with_silent_standby() as server:
+        server.execute("CREATE TABLE t (id int PRIMARY KEY)")
+        table = bench(Own(server), tmp_path, "t")
+        server.execute("ALTER ROLE postgres SET synchronous_commit = on")
         result = scan_span(table.job(WHOLE))
-        server.execute("ALTER SYSTEM RESET synchronous_standby_names")
-        server.execute("SELECT pg_reload_conf()")
-        commit.join(20)
-    assert any(message[:1] == b"U" for (message,) in decoded), "the log already had the new row"
-    assert table.rows(result) == [{"id": 1, "v": 10}]
-    assert not saw(result, txn)
-    assert saw(scan_span(table.job(WHOLE)), txn)
-
-
-def test_a_scan_does_not_hang_where_commits_wait_for_a_standby(server: EmbeddedPostgres, tmp_path: Path) -> None:
-    server.execute("CREATE TABLE t (id int PRIMARY KEY)")
-    table = bench(Own(server), tmp_path, "t")
-    server.execute("ALTER SYSTEM SET synchronous_standby_names = 'nobody'")
-    server.execute("SELECT pg_reload_conf()")
-    until(lambda: server.execute("SHOW synchronous_standby_names") == [("nobody",)])
-    result = scan_span(table.job(WHOLE))
-    assert lsn_to_int(server.execute("SELECT pg_current_wal_flush_lsn()::text")[0][0]) > lsn_to_int(result.high)
+        flushed = server.execute("SELECT pg_current_wal_flush_lsn()::text")
+        assert lsn_to_int(flushed[0][0]) > lsn_to_int(result.high)
 
 
 @pytest.mark.parametrize("rewrite", ["TRUNCATE t", "ALTER TABLE t ALTER COLUMN v TYPE bigint USING v + 1"])

@@ -1,0 +1,59 @@
+"""A commit that is in the log but visible to nobody (hazard 1): it waits for a standby that never answers.
+
+The setting is there from the server's start: after a reload, commits begin to wait only once the checkpointer has
+noticed, and nothing shows when that is.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from headwater.demo.embedded import EmbeddedPostgres
+
+SETTINGS = {"synchronous_standby_names": "nobody", "synchronous_commit": "local"}
+
+
+@dataclass(frozen=True)
+class Commit:
+    """A commit that hangs: the process that waits, and its transaction."""
+
+    pid: int
+    txn: int
+
+
+def until(condition: Callable[[], bool], timeout_s: float = 20.0) -> None:
+    """Waits for a condition; fails if it does not come."""
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline, "the awaited condition did not come"
+        time.sleep(0.01)
+
+
+def server_with_silent_standby(version: int = 18) -> EmbeddedPostgres:
+    """A server where sessions that `SET synchronous_commit = on` wait for ever at their commit, and others do not."""
+    return EmbeddedPostgres(version, SETTINGS)
+
+
+@contextmanager
+def hanging_commit(server: EmbeddedPostgres, *statements: str) -> Iterator[Commit]:
+    """Runs the statements in one transaction whose commit hangs inside the block; it becomes visible at the end."""
+    with server.connect() as writer:
+        writer.execute("SET synchronous_commit = on")
+        writer.execute("BEGIN")
+        for statement in statements:
+            writer.execute(statement)
+        (txn,) = writer.execute("SELECT pg_current_xact_id()::text::bigint").fetchone()
+        pid = writer.info.backend_pid
+        commit = threading.Thread(target=writer.execute, args=("COMMIT",))
+        commit.start()
+        waits = f"SELECT 1 FROM pg_stat_activity WHERE pid = {pid} AND wait_event = 'SyncRep'"
+        try:
+            until(lambda: bool(server.execute(waits)))
+            yield Commit(pid, txn)
+        finally:
+            server.execute(f"SELECT pg_cancel_backend({pid})")  # ends the wait, not the commit
+            commit.join(20)
