@@ -76,6 +76,29 @@ def test_a_kill_at_any_point_loses_and_repeats_nothing(point: str, upstream: Ups
         assert len(c.home.storage.list("changelog")) == segment_count(c), "no file is left behind"
 
 
+def test_memory_does_not_grow_with_a_transaction(upstream: Upstream, tmp_path: Path) -> None:
+    """Hazard 16: ten times the changes in one transaction, the same memory."""
+    bulk = "INSERT INTO item SELECT g, g, repeat('y', 100) FROM generate_series({}, {}) g"
+    with captured(tmp_path, upstream) as c:
+        c.start()
+        upstream.execute(bulk.format(1, 150_000))
+        c.wait_caught_up()
+        before = peak_bytes(c)
+        upstream.execute(bulk.format(1_000_001, 2_500_000))
+        c.wait_caught_up(120)
+        grown = peak_bytes(c) - before
+        assert c.info().committed_index == 1_650_000
+        assert c.close() == 0
+    assert grown < 48 << 20, f"{grown >> 20} MB more for a transaction of 200 MB"
+
+
+def peak_bytes(c: Captured) -> int:
+    """The most memory that the process has ever held."""
+    assert c.process is not None
+    status = Path(f"/proc/{c.process.pid}/status").read_text()
+    return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM")) << 10
+
+
 def segment_count(c: Captured) -> int:
     from headwater.meta import segments
 

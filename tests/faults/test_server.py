@@ -14,7 +14,9 @@ from typing import Any
 import pytest
 
 from headwater.engine import crash
+from headwater.engine.home import Home
 from headwater.errors import HeadwaterError
+from headwater.meta import runs
 from support.invariant import QUERY, check_invariant
 from support.lake import Lake, assert_equal, definitions, wait_for
 from support.writer import LEDGERS, Writer, create_schema
@@ -85,7 +87,7 @@ def _fold(lake: Lake) -> None:
 
 
 def _no_orphans(lake: Lake) -> None:
-    """Every file of a scan is in its base, or in a version of it that a reader may still pin."""
+    """Every file of a scan is in its base, or in a version of it that a reader may still pin; every run is recorded."""
     from deltalake import DeltaTable
 
     for folder in sorted((lake.home / "warehouse").iterdir()):
@@ -95,3 +97,9 @@ def _no_orphans(lake: Lake) -> None:
             history |= {Path(f).name for f in DeltaTable(str(folder), version=version).file_uris()}
         written = {p.name for p in folder.glob("scan-*.parquet")}
         assert written <= history, (folder.name, written - history)
+    home = Home.open(lake.home)
+    with home.meta.read() as c:
+        known = runs.paths(c)
+    left = set(home.storage.list("runs"))
+    home.meta.close()
+    assert left <= known, left - known
