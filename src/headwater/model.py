@@ -27,6 +27,14 @@ class TableState(StrEnum):
     FAILED = "failed"  # stopped with an error; other tables go on
 
 
+class Control(StrEnum):
+    """What the user has said of a table's backfill."""
+
+    RUN = ""
+    PAUSED = "paused"  # no scan begins until RESUME BACKFILL
+    CANCELLED = "cancelled"  # what was not read by then is not read; changes go on
+
+
 class ConnectionState(StrEnum):
     """Where a connection stands. Set by the capture (running, failed) and the server (the rest)."""
 
@@ -250,6 +258,9 @@ class RelationInfo:
     base_path: str  # relative to the home
     base_version: int
     begin_index: int  # changes at or below it concern no span of this relation
+    control: Control = Control.RUN
+    block: int = 0  # tables of one BEGIN … COMMIT become readable together; 0 once they are
+    replaces: int = 0  # the relation whose place this one takes when it is complete (RESYNC TABLE)
 
     @property
     def key_columns(self) -> tuple[Column, ...]:
@@ -260,6 +271,12 @@ class RelationInfo:
     def ordered(self) -> bool:
         """Keys compare outside the database as inside it, so covered spans are readable before the last one."""
         return all(c.ordered for c in self.key_columns)
+
+    @property
+    def shown_state(self) -> str:
+        """Where it stands, in the word that every screen uses."""
+        unfinished = (TableState.DEFINED, TableState.WAITING, TableState.FILLING)
+        return str(self.control if self.control is Control.PAUSED and self.state in unfinished else self.state)
 
     @property
     def delivery(self) -> Delivery:

@@ -25,7 +25,7 @@ REACH_TIMEOUT_S = 120.0
 def verify_tables(home: Home, reader: Reader, table: str | None = None) -> list[Verified]:
     """Compares a table (or all) at one cut per connection; a capture must run, writers may."""
     with home.meta.read() as c:
-        names = {r.name.lower() for r in relations.all(c)}
+        names = {r.name.lower() for r in relations.named(c)}
     if table is not None and table.lower() not in names:
         raise DefinitionError("name.unknown", f"there is no table {table}", "SHOW TABLES lists what there is.")
     with reader.at_epoch({table.lower()} if table else names) as (epoch, seen), ExitStack() as frames:

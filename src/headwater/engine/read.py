@@ -115,7 +115,7 @@ class Reader:
             epoch = epochs.newest(c) or Epoch(0, 0.0, ())
             pin = epochs.take_pin(c, epoch.id, f"{owner}:{os.getpid()}")
             seen = []
-            for relation in relations.all(c):
+            for relation in relations.named(c):
                 layout = epochs.layout_at(c, relation.id, epoch.id)
                 counts = spans.counts(c, relation.id)
                 total = sum(counts.values())

@@ -32,7 +32,7 @@ def status_of(home: Home, server: Waits | None) -> Status:
         newest = epochs.newest(c)
         known = connections.all(c)
         names = {x.id: x for x in known}
-        tables = tuple(_table(c, r, names[r.connection_id], newest, server) for r in relations.all(c))
+        tables = tuple(_table(c, r, names[r.connection_id], newest, server) for r in relations.named(c))
         linked = tuple(_connection(c, x) for x in known)
     return Status(
         home=str(home.path),

@@ -11,7 +11,9 @@ from sqlalchemy.engine import Connection, Row
 
 from headwater.errors import DefinitionError, HeadwaterError
 from headwater.meta.tables import intent, layout, notice, relation, run, span
-from headwater.model import Column, Json, Notice, RelationInfo, TableState
+from headwater.model import Column, Control, Json, Notice, RelationInfo, TableState
+
+BESIDE = "\x01"  # the name of a relation that is built beside another one begins with it; no user can write it
 
 
 def add(
@@ -26,6 +28,8 @@ def add(
     key: tuple[str, ...],
     options: dict[str, str],
     statement: str,
+    block: int = 0,
+    replaces: int = 0,
 ) -> int:
     """Stores a new table; returns its id. The id is never used again, so neither is anything named by it."""
     result = c.execute(
@@ -47,6 +51,8 @@ def add(
             planned=0,
             folded_at=time.time(),
             created_at=time.time(),
+            block=block,
+            replaces=replaces,
         )
     )
     assert result.inserted_primary_key is not None
@@ -80,6 +86,46 @@ def all(c: Connection, connection_id: int | None = None) -> list[RelationInfo]:
     if connection_id is not None:
         q = q.where(relation.c.connection_id == connection_id)
     return [_info(r) for r in c.execute(q)]
+
+
+def named(c: Connection) -> list[RelationInfo]:
+    """The relations that a user can name: without those that are being built to take another's place."""
+    return [r for r in all(c) if not r.replaces]
+
+
+def replacement(c: Connection, id: int) -> RelationInfo | None:
+    """The relation that is being built to take the place of another one."""
+    row = c.execute(sa.select(relation).where(relation.c.replaces == id)).first()
+    return None if row is None else _info(row)
+
+
+def in_block(c: Connection, block: int) -> list[RelationInfo]:
+    """The relations that wait for each other to become readable."""
+    return [_info(r) for r in c.execute(sa.select(relation).where(relation.c.block == block))] if block else []
+
+
+def set_control(c: Connection, id: int, control: Control) -> None:
+    c.execute(sa.update(relation).where(relation.c.id == id).values(control=control))
+
+
+def set_options(c: Connection, id: int, options: dict[str, str]) -> None:
+    c.execute(sa.update(relation).where(relation.c.id == id).values(options=json.dumps(options)))
+
+
+def open_block(c: Connection, block: int) -> None:
+    """The relations of a block no longer wait for each other."""
+    c.execute(sa.update(relation).where(relation.c.block == block).values(block=0))
+
+
+def take_place(c: Connection, id: int) -> None:
+    """Removes the relation that another one replaces, and gives that its name."""
+    new = get(c, id)
+    old = get_or_none(c, new.replaces)
+    name = new.name.removeprefix(BESIDE)
+    if old is not None:
+        name = old.name
+        remove(c, old.id)
+    c.execute(sa.update(relation).where(relation.c.id == id).values(name=name, replaces=0))
 
 
 def statement(c: Connection, id: int) -> str:
@@ -167,4 +213,7 @@ def _info(r: Row[tuple[object, ...]]) -> RelationInfo:
         base_path=r.base_path,
         base_version=r.base_version,
         begin_index=r.begin_index,
+        control=Control(r.control),
+        block=r.block,
+        replaces=r.replaces,
     )

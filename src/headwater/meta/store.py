@@ -15,8 +15,15 @@ from headwater.meta import tables
 BUSY_TIMEOUT_S = 30  # three writers never wait this long; longer means a stuck process
 WRITE_LOCK = 0x6865616477  # the advisory lock of meta's writers on PostgreSQL
 
+
+def _control_of_backfills(c: Connection) -> None:
+    for column in ("control TEXT NOT NULL DEFAULT ''", "block BIGINT NOT NULL DEFAULT 0"):
+        c.exec_driver_sql(f"ALTER TABLE relation ADD COLUMN {column}")
+    c.exec_driver_sql("ALTER TABLE relation ADD COLUMN replaces BIGINT NOT NULL DEFAULT 0")
+
+
 # version → what brings a home of that version to the next one
-MIGRATIONS: dict[int, Callable[[Connection], None]] = {}
+MIGRATIONS: dict[int, Callable[[Connection], None]] = {1: _control_of_backfills}
 
 
 class Meta:

@@ -14,7 +14,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-VERSION = 1
+VERSION = 2
 
 metadata = MetaData()
 Id = BigInteger().with_variant(Integer, "sqlite")  # SQLite counts up by itself only for INTEGER PRIMARY KEY
@@ -106,6 +106,9 @@ relation = Table(
     Column("planned", Integer, nullable=False),  # 1 once every span of the plan is in meta
     Column("folded_at", Float, nullable=False),
     Column("created_at", Float, nullable=False),
+    Column("control", Text, nullable=False, server_default=""),
+    Column("block", BigInteger, nullable=False, server_default="0"),
+    Column("replaces", BigInteger, nullable=False, server_default="0"),
     sqlite_autoincrement=True,  # an id is never used again
 )
 

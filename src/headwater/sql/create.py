@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 from headwater.config import Secret
 from headwater.errors import DefinitionError
 from headwater.sql.cursor import Cursor
-from headwater.sql.options import SECRET, OptionKind, Place, validate
+from headwater.sql.options import SECRET, OptionKind, Place, validate, validate_change
 from headwater.sql.statements import ColumnSpec, CreateConnection, CreateTable
 from headwater.sql.tokens import Kind, place
 
@@ -88,10 +89,23 @@ def _own_name(c: Cursor, what: str) -> str:
     return name
 
 
+def alter_options(c: Cursor) -> dict[str, str]:
+    """SET (…) of ALTER TABLE: what was given, validated."""
+    values, where = _given(c, "SET")
+    if not values:
+        raise c.error("no option is given", "Write SET (backfill.parallelism = 2), for instance.")
+    return validate_change(values, where)
+
+
 def _options(c: Cursor, kind: OptionKind) -> dict[str, str]:
     """WITH (dotted.name = value, … [,]), validated; values are strings, numbers or single words."""
-    begin = c.take("WITH").start
-    c.take_symbol("(", "( after WITH")
+    return validate(kind, *_given(c, "WITH"))
+
+
+def _given(c: Cursor, word: str) -> tuple[dict[str, str], Callable[[str | None], Place]]:
+    """The options in parentheses after a word, as written, and where each of them stands."""
+    begin = c.take(word).start
+    c.take_symbol("(", f"( after {word}")
     values: dict[str, str] = {}
     offsets: dict[str, int] = {}
     while not c.accept_symbol(")"):
@@ -109,7 +123,7 @@ def _options(c: Cursor, kind: OptionKind) -> dict[str, str]:
         line, column, text = place(c.text, begin if name is None else offsets[name])
         return Place(line=line, column=column, text=text)
 
-    return validate(kind, values, where)
+    return values, where
 
 
 def _option_name(c: Cursor) -> str:

@@ -137,7 +137,7 @@ def drop_table(home: Home, statement: DropTable) -> Outcome:
     """Forgets a table; its files go when no reader needs them any more."""
     with home.meta.read() as c:
         relation = relations.find(c, statement.name)
-        names = [x.name for x in relations.all(c)]
+        names = [x.name for x in relations.named(c)]
     if relation is None:
         if statement.if_exists:
             return Outcome(f"table {statement.name} does not exist")

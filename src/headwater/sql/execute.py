@@ -110,7 +110,7 @@ class Executor:
     def _fold_table(self, statement: st.FoldTable) -> Result:
         with self._home.meta.read() as c:
             relation = relations.find(c, statement.name)
-            names = [r.name for r in relations.all(c)]
+            names = [r.name for r in relations.named(c)]
         if relation is None:
             raise define.unknown("table", statement.name, names)
         if self._fold is None:

@@ -55,7 +55,15 @@ def _connections(c: Connection) -> Result:
     columns = [("name", STRING), ("type", STRING), ("state", STRING), ("index", LONG), ("position", STRING)]
     columns += [("tables", LONG), ("error", STRING)]
     rows = [
-        (x.name, x.type, x.state, x.committed_index, x.position, len(relations.all(c, x.id)), _error(x.error))
+        (
+            x.name,
+            x.type,
+            x.state,
+            x.committed_index,
+            x.position,
+            sum(not r.replaces for r in relations.all(c, x.id)),
+            _error(x.error),
+        )
         for x in connections.all(c)
     ]
     return _rows(columns, rows, "SHOW CONNECTIONS")
@@ -66,7 +74,7 @@ def _tables(c: Connection) -> Result:
     columns += [("spans", STRING), ("scanned_rows", LONG), ("notices", LONG), ("error", STRING)]
     by_id = {x.id: x.name for x in connections.all(c)}
     rows = []
-    for r in relations.all(c):
+    for r in relations.named(c):
         found = spans.all(c, r.id)
         covered = sum(s.cover_index is not None for s in found)
         upstream = f"{r.upstream_schema}.{r.upstream_table}"
@@ -129,7 +137,7 @@ def _describe(c: Connection, statement: st.Describe) -> Result:
 def _relation(c: Connection, name: str) -> int:
     relation = relations.find(c, name)
     if relation is None:
-        raise unknown("table", name, [x.name for x in relations.all(c)])
+        raise unknown("table", name, [x.name for x in relations.named(c)])
     return relation.id
 
 

@@ -40,6 +40,7 @@ class Option:
     default: str | None = None
     required: bool = False
     shown: bool = True
+    live: bool = False  # ALTER TABLE changes it while the table runs; it is not part of what a definition means
 
 
 def _text(value: str) -> str:
@@ -147,9 +148,30 @@ TABLE = (
         "`false`: a fold rewrites files instead, for readers that know no deletion vectors.",
         "true",
     ),
-    Option("backfill.parallelism", _whole(1, 64), "Scans of this table at once; by default half of Spark's slots."),
     Option(
-        "backfill.rows_per_span", _whole(1, 100_000_000), "Rows that one scan is planned for.", str(config.SPAN_ROWS)
+        "backfill.parallelism",
+        _whole(1, 64),
+        "Scans of this table at once; by default half of Spark's slots.",
+        live=True,
+    ),
+    Option(
+        "backfill.rows_per_span",
+        _whole(1, 100_000_000),
+        "Rows that one scan is planned for.",
+        str(config.SPAN_ROWS),
+        live=True,
+    ),
+    Option(
+        "backfill.rate_limit",
+        _whole(0, 1_000_000_000),
+        "Rows read from the upstream per second, over all scans of the table; `0` reads none.",
+        live=True,
+    ),
+    Option("snapshot", _boolean, "`false`: no history is read, only changes from now on.", "true"),
+    Option(
+        "backfill.filter",
+        _text,
+        "Which rows the table holds: a condition on its columns, for the history and for the changes.",
     ),
 )
 TABLES: dict[OptionKind, tuple[Option, ...]] = {"connection": CONNECTION, "table": TABLE}
@@ -183,6 +205,26 @@ def validate(
         elif option.default is not None:
             result[option.name] = option.default
     return result
+
+
+def validate_change(given: Mapping[str, str], place: Callable[[str | None], Place] = _nowhere) -> dict[str, str]:
+    """Options of ALTER TABLE in their one form: only those that may change while a table runs, and only as given."""
+    fixed = {o.name for o in TABLE if not o.live}
+    checked = validate("table", given, place)
+    for name in given:
+        if name.lower() in fixed:
+            raise _error(
+                "sql.bad_option",
+                f"option {name} cannot be changed",
+                f"Options that can are {', '.join(live('table'))}; for others DROP the table and CREATE it again.",
+                place(name),
+            )
+    return {name.lower(): checked[name.lower()] for name in given}
+
+
+def live(kind: OptionKind) -> tuple[str, ...]:
+    """The options that can change while their owner runs."""
+    return tuple(o.name for o in TABLES[kind] if o.live)
 
 
 def shown(kind: OptionKind, values: Mapping[str, str]) -> dict[str, str]:

@@ -2,8 +2,10 @@
 
 CREATE CONNECTION [IF NOT EXISTS] name WITH (option = value, …)
 CREATE TABLE [IF NOT EXISTS] name [(columns | *)] [WITH (…)] FROM CONNECTION name [TABLE upstream] [WITH (…)]
+ALTER TABLE name SET (option = value, …)     RESYNC TABLE name
 DROP CONNECTION | TABLE [IF EXISTS] name [CASCADE]
-SHOW CONNECTIONS | TABLES | EPOCHS | SEGMENTS     SHOW CREATE CONNECTION | TABLE name
+PAUSE | RESUME | CANCEL BACKFILL name
+SHOW CONNECTIONS | TABLES | BACKFILLS | METRICS | EPOCHS | SEGMENTS     SHOW CREATE CONNECTION | TABLE name
 DESCRIBE [TABLE] name     FOLD TABLE name     EXPLAIN [mode] query     BEGIN     COMMIT     query
 """
 
@@ -14,14 +16,14 @@ from collections.abc import Callable
 
 from headwater.errors import SqlError
 from headwater.sql import statements as st
-from headwater.sql.create import create_connection, create_table
+from headwater.sql.create import alter_options, create_connection, create_table
 from headwater.sql.cursor import Cursor
 from headwater.sql.queries import WRITE_HINT, read_query
 from headwater.sql.tokens import Piece, pieces, place, syntax_error, tokenize
 
 EXPLAIN_MODES = ("EXTENDED", "FORMATTED", "COST", "CODEGEN")
 _LATER = "This version has no such statement; docs/sql.md lists what there is."
-_UPSTREAM_ALTER = "Alter the upstream table; to change a definition here, DROP it and CREATE it again."
+_UPSTREAM_ALTER = "Alter the upstream table; here, ALTER TABLE name SET (backfill.… = value) is what there is."
 
 # What people try, and what they do instead.
 REFUSED = {
@@ -33,7 +35,6 @@ REFUSED = {
     "COPY": WRITE_HINT,
     "LOAD": WRITE_HINT,
     "REPLACE": WRITE_HINT,
-    "ALTER": _UPSTREAM_ALTER,
     "SET": "Give the option in the statement's WITH (…); Spark settings belong to a session given to headwater.open.",
     "RESET": "Spark settings belong to a session that is given to headwater.open.",
     "USE": "Name tables without a schema; a home has one name space.",
@@ -47,8 +48,6 @@ REFUSED = {
     "GRANT": "Protect the home directory with the rights of the file system.",
     "REVOKE": "Protect the home directory with the rights of the file system.",
     "COMMENT": _LATER,
-    "PAUSE": _LATER,
-    "RESUME": _LATER,
     "CALL": _LATER,
     "DECLARE": _LATER,
     "EXECUTE": _LATER,
@@ -189,6 +188,29 @@ def _fold(c: Cursor) -> st.Statement:
     return st.FoldTable(text=c.statement_text, line=c.line, name=c.name("a table's name"))
 
 
+def _resync(c: Cursor) -> st.Statement:
+    c.take("RESYNC")
+    c.take("TABLE")
+    return st.ResyncTable(text=c.statement_text, line=c.line, name=c.name("a table's name"))
+
+
+def _control(c: Cursor) -> st.Statement:
+    verb = st.BackfillVerb(c.next().word)
+    c.take("BACKFILL")
+    return st.ControlBackfill(text=c.statement_text, line=c.line, verb=verb, name=c.name("a table's name"))
+
+
+def _alter(c: Cursor) -> st.Statement:
+    c.take("ALTER")
+    if c.word != "TABLE":
+        raise c.error(f"ALTER {c.word} is not run here", _UPSTREAM_ALTER, "sql.unsupported")
+    c.next()
+    name = c.name("a table's name")
+    if c.word != "SET":
+        raise c.error(f"ALTER TABLE … {c.word} is not run here", _UPSTREAM_ALTER, "sql.unsupported")
+    return st.AlterTable(text=c.statement_text, line=c.line, name=name, options=alter_options(c))
+
+
 def _begin(c: Cursor) -> st.Statement:
     c.next()
     if not c.accept("TRANSACTION"):
@@ -210,6 +232,11 @@ _READERS: dict[str, Callable[[Cursor], st.Statement]] = {
     "DESCRIBE": _describe,
     "DESC": _describe,
     "FOLD": _fold,
+    "ALTER": _alter,
+    "RESYNC": _resync,
+    "PAUSE": _control,
+    "RESUME": _control,
+    "CANCEL": _control,
     "BEGIN": _begin,
     "COMMIT": _commit,
 }

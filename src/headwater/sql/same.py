@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from headwater.decode.values import normalise_type
+from headwater.sql.options import live
 from headwater.sql.parse import parse
 from headwater.sql.statements import CreateConnection, CreateTable, Definition
 
@@ -23,4 +24,5 @@ def _meaning(table: CreateTable) -> tuple[object, ...]:
     if table.columns is not None:
         columns = tuple((c.name.lower(), normalise_type(c.type)) for c in table.columns)
     key = tuple(k.lower() for k in table.key)
-    return (table.name.lower(), table.connection.lower(), columns, key, table.upstream, table.options)
+    options = {name: value for name, value in table.options.items() if name not in live("table")}
+    return (table.name.lower(), table.connection.lower(), columns, key, table.upstream, options)

@@ -16,6 +16,8 @@ class Listing(StrEnum):
 
     CONNECTIONS = "connections"
     TABLES = "tables"
+    BACKFILLS = "backfills"
+    METRICS = "metrics"
     EPOCHS = "epochs"
     SEGMENTS = "segments"
 
@@ -111,7 +113,7 @@ class DropTable(Statement):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Show(Statement):
-    """SHOW CONNECTIONS, TABLES, EPOCHS or SEGMENTS."""
+    """SHOW CONNECTIONS, TABLES, BACKFILLS, METRICS, EPOCHS or SEGMENTS."""
 
     kind: Listing
 
@@ -134,6 +136,37 @@ class Describe(Statement):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoldTable(Statement):
     """FOLD TABLE: takes the overlay into the base now."""
+
+    name: str
+
+
+class BackfillVerb(StrEnum):
+    """What can be said of a running backfill."""
+
+    PAUSE = "PAUSE"
+    RESUME = "RESUME"
+    CANCEL = "CANCEL"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControlBackfill(Statement):
+    """PAUSE, RESUME or CANCEL BACKFILL of a table."""
+
+    verb: BackfillVerb
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlterTable(Statement):
+    """ALTER TABLE … SET: options that take effect while the table runs; `options` hold only what was given."""
+
+    name: str
+    options: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResyncTable(Statement):
+    """RESYNC TABLE: builds the table anew beside itself, and takes its place when that is complete."""
 
     name: str
 
