@@ -16,6 +16,7 @@ from headwater.model import Bound, Span
 from headwater.source.postgres.session import lsn_to_int
 from headwater.source.postgres.snapshot import Snapshot, sees
 from support.backfill import bench
+from support.hanging import until
 
 SHAPES = {
     "int4": ("id int PRIMARY KEY", "SELECT i, {v} FROM generate_series(1, {n}) i"),
@@ -67,6 +68,33 @@ def test_a_scan_that_stops_at_every_batch_resumes_without_a_gap(shape: str, data
     assert shape == "boolean" or (first.stopped_at is not None and first.rows < 1000)
     found = table.scan_all([WHOLE], slice_s=0.0, batch_bytes=10_000)
     assert [(r["a"], r["b"], r["c"]) for r in found] == database.execute("SELECT a, b, c FROM t ORDER BY id")
+
+
+def test_a_scan_of_at_most_so_many_rows_hands_the_rest_back(database: Any, tmp_path: Path) -> None:
+    database.execute("CREATE TABLE t (id int PRIMARY KEY)")
+    database.execute("INSERT INTO t SELECT generate_series(1, 100)")
+    table = bench(database, tmp_path, "t")
+    first = scan_span(table.job(WHOLE, max_rows=30))
+    assert (first.rows, first.stopped_at) == (30, Bound(("30",)))
+    assert [r["id"] for r in table.scan_all([WHOLE], max_rows=30)] == list(range(1, 101))
+    assert scan_span(table.job(WHOLE, max_rows=101)).stopped_at is None
+    upto = Span(Bound(("70",)), Bound(("100",)))
+    assert scan_span(table.job(upto, max_rows=30)).stopped_at is None, "nothing was left"
+
+
+def test_rows_beyond_the_limit_are_not_read_upstream(database: Any, tmp_path: Path) -> None:
+    database.execute("CREATE TABLE t (id int PRIMARY KEY) WITH (autovacuum_enabled = false)")
+    database.execute("INSERT INTO t SELECT generate_series(1, 50000)")
+    table = bench(database, tmp_path, "t")
+
+    def tuples_read() -> int:
+        database.execute("SELECT pg_stat_force_next_flush()")
+        return int(database.execute("SELECT idx_tup_fetch FROM pg_stat_user_tables WHERE relname = 't'")[0][0])
+
+    before = tuples_read()
+    assert scan_span(table.job(WHOLE, max_rows=100)).rows == 100
+    until(lambda: tuples_read() > before)
+    assert tuples_read() - before < 1000
 
 
 def test_a_composite_key_whose_first_column_repeats_is_cut_inside_it(database: Any, tmp_path: Path) -> None:

@@ -38,6 +38,7 @@ class ScanJob:
     slice_s: float = SCAN_SLICE_S
     lock_timeout_s: float = LOCK_TIMEOUT_S
     batch_bytes: int = SCAN_BATCH_BYTES
+    max_rows: int = 0  # the scan stops after so many, and the upstream reads no more; 0: no limit
 
     @property
     def scan_table(self) -> ScanTable:
@@ -72,7 +73,7 @@ def job_for(relation: RelationInfo, endpoint: Endpoint, identity: dict[str, str]
 
 
 def scan_span(job: ScanJob, hooks: Hooks = lambda _: None) -> ScanResult:
-    """Reads the span, or as much of it as fits into `slice_s`, and writes its files; they are durable on return.
+    """Reads the span, or as much as fits into `slice_s` and `max_rows`, into files; they are durable on return.
 
     Nothing is committed anywhere: the caller records the result as an intent and adds the files to the base. When it
     fails, its files are removed.
@@ -92,10 +93,11 @@ def scan_span(job: ScanJob, hooks: Hooks = lambda _: None) -> ScanResult:
     ):
         hooks("scan.before_rows")
         stopped_at: Bound | None = None
-        for batch in scan.batches(job.span):
+        for batch in scan.batches(job.span, job.max_rows):
             writer.write(progress.convert(batch))
             hooks("scan.batch")
-            if batch.num_rows and time.monotonic() >= deadline:
+            full = 0 < job.max_rows <= progress.rows
+            if batch.num_rows and (full or time.monotonic() >= deadline):
                 stopped_at = scan.bound_after(batch)
                 scan.stop()
                 break
@@ -109,7 +111,7 @@ def scan_span(job: ScanJob, hooks: Hooks = lambda _: None) -> ScanResult:
         files=files,
         rows=progress.rows,
         unkept=dict(progress.unkept),
-        stopped_at=stopped_at,
+        stopped_at=None if stopped_at == job.span.hi else stopped_at,  # it had come to the end
         server_life=scan.seen.server_life,
     )
 

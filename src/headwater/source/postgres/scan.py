@@ -122,12 +122,16 @@ class TableScan:
             self.close()
             raise
 
-    def batches(self, span: Span) -> Iterator[pa.RecordBatch]:
-        """The span's rows in key order; each batch has the table's columns first, as `decode.scan` wants them."""
+    def batches(self, span: Span, max_rows: int = 0) -> Iterator[pa.RecordBatch]:
+        """The span's rows in key order, the first `max_rows` of them if that is not 0.
+
+        Each batch has the table's columns first, as `decode.scan` wants them.
+        """
         at = self.upstream
+        limit = f" LIMIT {max_rows}" if max_rows else ""
         return self._session.stream(
             f"SELECT {', '.join(self._select())} FROM {at.source} AS {ROW} "
-            f"WHERE {condition(at.key, span)} ORDER BY {order(at.key)}",
+            f"WHERE {condition(at.key, span)} ORDER BY {order(at.key)}{limit}",
             self._batch_bytes,
         )
 
