@@ -137,6 +137,9 @@ CODES: dict[str, str] = {
     "table.column_case": "Column names differ only in case.",
     "table.column_name": "A column name cannot be stored in Delta.",
     "table.key_differs": "The declared key is not the upstream's.",
+    "table.no_history": "The table cannot be followed without reading its history.",
+    "table.filter": "The table's filter cannot be used.",
+    "backfill.none": "There is no backfill that could be paused, resumed or cancelled.",
     "secret.missing": "A password reference leads nowhere.",
     # the machine
     "home.newer": "The home directory belongs to a newer Headwater.",

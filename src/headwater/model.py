@@ -61,6 +61,13 @@ class Delivery(StrEnum):
     AT_LEAST_ONCE = "at-least-once"
 
 
+# Upstream types whose values always stand in the row itself.
+FIXED = frozenset(
+    {"bool", "int2", "int4", "int8", "oid", "float4", "float8", "money", "date", "time", "timetz", "timestamp"}
+    | {"timestamptz", "interval", "uuid", "enum", "name", "char", "macaddr", "macaddr8", "pg_lsn"}
+)
+
+
 @dataclass(frozen=True, slots=True)
 class UpstreamType:
     """A column's type as the upstream names it, domains resolved to what they stand on.
@@ -78,6 +85,11 @@ class UpstreamType:
     length: int | None = None
     ordered: bool = False
     dimensions: int = 0  # of an array, as declared (attndims); above 1 it stays text
+
+    @property
+    def stored_aside(self) -> bool:
+        """A value may be kept outside its row, and an update that leaves it alone may not carry it."""
+        return self.name not in FIXED
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,6 +289,11 @@ class RelationInfo:
         """Where it stands, in the word that every screen uses."""
         unfinished = (TableState.DEFINED, TableState.WAITING, TableState.FILLING)
         return str(self.control if self.control is Control.PAUSED and self.state in unfinished else self.state)
+
+    @property
+    def whole(self) -> bool:
+        """Its history is read: a complete table holds every row of the upstream."""
+        return self.options.get("snapshot", "true") == "true" and self.control is not Control.CANCELLED
 
     @property
     def delivery(self) -> Delivery:

@@ -43,6 +43,8 @@ def verify_tables(home: Home, reader: Reader, table: str | None = None) -> list[
 def _why_not(s: Seen) -> str:
     if s.relation.state is TableState.FAILED:
         return f"it has stopped: {(s.relation.error or {}).get('message', '')}"
+    if not s.relation.whole:
+        return "it holds no whole history (snapshot = false, or its backfill was cancelled)"
     return "" if s.layout is not None and s.layout.spans else "nothing of it can be read yet"
 
 

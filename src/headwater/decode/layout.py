@@ -79,7 +79,7 @@ def _schema_changed(version: SchemaVersion, what: str) -> DataError:
     return DataError(
         "data.schema_changed",
         f"{version.schema}.{version.table}: {what} at index {version.from_index}",
-        "DROP TABLE and CREATE TABLE again: it is read anew in its new form.",
+        "RESYNC TABLE reads it anew in its new form.",
     )
 
 
@@ -111,7 +111,7 @@ def _lay_out(batch: pa.RecordBatch, layout: Layout) -> Piece:
         raise DataError(
             "data.log_damaged",
             f"the change with index {batch.column('index')[answer].as_py()} does not have the form of its schema",
-            "DROP TABLE and CREATE TABLE again; report it if it comes back.",
+            "RESYNC TABLE reads it anew; report it if it comes back.",
         )
     return Piece(batch, layout, data, starts, lengths, old_starts, old_lengths, has_old, moved)
 

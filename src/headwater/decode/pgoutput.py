@@ -122,7 +122,7 @@ def unkept_key(name: str) -> DataError:
     return DataError(
         "data.key_value",
         f"key column {name} holds a value that its lake type cannot keep",
-        f"Declare {name} as STRING in CREATE TABLE, or change the value upstream; then DROP and CREATE the table.",
+        f"Declare {name} as STRING in CREATE TABLE, or change the value upstream and RESYNC TABLE.",
     )
 
 
@@ -131,7 +131,7 @@ def _require_keys(lengths: Any, op: Any) -> None:
         raise DataError(
             "data.key_value",
             "a change came without its key",
-            "Give the upstream table a replica identity (its primary key or FULL), then DROP and CREATE the table.",
+            "Give the upstream table a replica identity (its primary key or FULL), then RESYNC TABLE.",
         )
 
 

@@ -92,7 +92,7 @@ def _require(right: bool, column: Column) -> None:
         raise DataError(
             "data.schema_changed",
             f"the type of column {column.name} changed",
-            "DROP TABLE and CREATE TABLE again: it is read anew in its new form.",
+            "RESYNC TABLE reads it anew in its new form.",
         )
 
 

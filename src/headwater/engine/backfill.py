@@ -8,18 +8,20 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 
 from pyspark.sql import SparkSession
 
+from headwater.backfill.pace import Pace
 from headwater.engine import crash, spark
 from headwater.engine.home import Home
-from headwater.engine.planner import plan_relation
+from headwater.engine.planner import leave_rest, plan_relation
 from headwater.engine.scanner import remove_files, scan
 from headwater.engine.upstreams import upstream_of
 from headwater.errors import DataError, HeadwaterError, Retry
 from headwater.meta import connections, lease, relations, spans
 from headwater.meta.lease import Lease
-from headwater.model import ConnectionState, RelationInfo, SpanInfo, SpanState, TableState
+from headwater.model import ConnectionState, Control, RelationInfo, SpanInfo, SpanState, TableState
 from headwater.relation import base
 
 log = logging.getLogger(__name__)
@@ -36,6 +38,7 @@ class _Work:
     waiting_for: str = ""
     planning: Future[None] | None = None
     scans: dict[int, Future[None]] = field(default_factory=dict)
+    pace: Pace = field(default_factory=Pace)
     retry_at: float = 0.0
     backoff_s: float = RETRY_FIRST_S
 
@@ -122,7 +125,7 @@ class Backfill:
             raise DataError(
                 "data.rewritten",
                 f"{schema}.{table} was dropped and created again since {relation.name} was defined",
-                f"DROP TABLE {relation.name}; and CREATE TABLE it again.",
+                f"RESYNC TABLE {relation.name};",
             )
         with self._home.meta.write() as c:
             lease.check(c, self._held)
@@ -148,33 +151,69 @@ class Backfill:
             relations.set_state(c, relation.id, TableState.FILLING)
 
     def _fill(self, relation: RelationInfo, work: _Work) -> None:
+        """Collects what has ended, plans, begins scans: as much as the user's settings of this moment allow."""
+        self._collect(work)
+        with self._home.meta.read() as c:
+            planned = relations.planned(c, relation.id)
+            pending = spans.pending(c, relation.id, self._slots + len(work.scans))
+        work.waiting_for = ""
+        if relation.control is Control.PAUSED:
+            work.waiting_for = f"RESUME BACKFILL {relation.name}"
+            return
+        if not relation.whole and not (planned and all(s.again for s in pending)):
+            self._leave_rest(relation, work)
+            return
+        if not planned and work.planning is None:
+            stop = partial(self._plans_no_more, relation)
+            work.planning = self._planners.submit(
+                plan_relation, self._home, self._held, relation, self._on_scanned, stop
+            )
+        for s in pending:
+            if s.id not in work.scans and not self._begin_scan(relation, work, s):
+                return
+
+    def _collect(self, work: _Work) -> None:
         if work.planning is not None and work.planning.done():
             done, work.planning = work.planning, None
             done.result()
-        with self._home.meta.read() as c:
-            planned = relations.planned(c, relation.id)
-            limit = self._slots
-            pending = spans.pending(c, relation.id, limit + len(work.scans))
-        if not planned and work.planning is None:
-            work.planning = self._planners.submit(
-                plan_relation, self._home, self._held, relation, self._on_scanned, self._stopping.is_set
-            )
         for id in [id for id, f in work.scans.items() if f.done()]:
             work.scans.pop(id).result()
             work.backoff_s = RETRY_FIRST_S
-        allowed = int(relation.options.get("backfill.parallelism", self._slots))
-        busy = sum(len(w.scans) for w in self._work.values())
-        for s in pending:
-            if s.id in work.scans or len(work.scans) >= allowed or busy >= self._slots:
-                continue
-            work.scans[s.id] = self._pool.submit(self._scan, relation, s)
-            busy += 1
 
-    def _scan(self, relation: RelationInfo, s: SpanInfo) -> None:
+    def _begin_scan(self, relation: RelationInfo, work: _Work, s: SpanInfo) -> bool:
+        """Begins a scan if the table's parallelism, its rate and a free slot allow it."""
+        allowed = int(relation.options.get("backfill.parallelism", self._slots))
+        if len(work.scans) >= allowed or sum(len(w.scans) for w in self._work.values()) >= self._slots:
+            return False
+        limit = rate_limit(relation)
+        rows = work.pace.take(limit, time.monotonic())
+        if rows is None:
+            work.waiting_for = f"backfill.rate_limit = {limit}" if not work.scans else ""
+            return False
+        work.scans[s.id] = self._pool.submit(self._scan, relation, s, work.pace, rows)
+        return True
+
+    def _scan(self, relation: RelationInfo, s: SpanInfo, pace: Pace, rows: int) -> None:
         if self._stopping.is_set():
             return
-        scan(self._home, self._held, self._session(), relation, s)
+        read = scan(self._home, self._held, self._session(), relation, s, rows)
+        if rows:
+            pace.give_back(rate_limit(relation), rows - read)
         self._on_scanned()
+
+    def _leave_rest(self, relation: RelationInfo, work: _Work) -> None:
+        """No history (any more): once nothing reads or plans, what is left counts as read, and empty."""
+        if work.planning is not None or work.scans:
+            return
+        work.planning = self._planners.submit(leave_rest, self._home, self._held, relation, self._on_scanned)
+
+    def _plans_no_more(self, relation: RelationInfo) -> bool:
+        """Planning ends early: the server stops, or the user has said something else; it goes on from there."""
+        if self._stopping.is_set():
+            return True
+        with self._home.meta.read() as c:
+            now = relations.get_or_none(c, relation.id)
+        return now is None or (now.control, now.options) != (relation.control, relation.options)
 
     def _failed(self, relation: RelationInfo, work: _Work, error: HeadwaterError) -> None:
         """Tries again by itself where that can help; else the table stops, and only it."""
@@ -191,3 +230,9 @@ class Backfill:
         with self._home.meta.write() as c:
             lease.check(c, self._held)
             relations.set_state(c, relation_id, state, error)
+
+
+def rate_limit(relation: RelationInfo) -> int | None:
+    """Rows per second that all scans of the table may read; None = as many as they can."""
+    limit = relation.options.get("backfill.rate_limit")
+    return None if limit is None else int(limit)

@@ -11,7 +11,7 @@ from headwater.engine.layout import layout_of
 from headwater.meta import connections, epochs, lease, relations, spans
 from headwater.meta.lease import Lease
 from headwater.meta.store import Meta
-from headwater.model import Cut, Epoch, TableState
+from headwater.model import Cut, Epoch, RelationInfo, TableState
 
 
 def publish_if_moved(meta: Meta, held: Lease) -> Epoch | None:
@@ -37,10 +37,18 @@ def publish(c: Connection, changed: Iterable[int]) -> Epoch:
         layout = layout_of(relation, spans.all(c, relation_id), relations.planned(c, relation_id))
         layouts[relation_id] = layout
         if layout.complete and relation.state is TableState.FILLING:
-            relations.set_state(c, relation_id, TableState.LIVE)
+            _complete(c, relation)
     published = epochs.publish(c, _cuts(c), layouts)
     crash.here("epoch.half")
     return published
+
+
+def _complete(c: Connection, relation: RelationInfo) -> None:
+    """Everything of the relation is readable from this epoch on, under its own name if it was built beside another."""
+    relations.set_state(c, relation.id, TableState.LIVE)
+    if relation.replaces:
+        relations.take_place(c, relation.id)
+    relations.open_if_complete(c, relation.block)
 
 
 def _cuts(c: Connection) -> list[Cut]:

@@ -16,7 +16,7 @@ from headwater.engine.scanner import record
 from headwater.engine.upstreams import upstream_of
 from headwater.meta import connections, lease, relations, spans
 from headwater.meta.lease import Lease
-from headwater.model import RelationInfo, Span, SpanInfo
+from headwater.model import RelationInfo, Span, SpanInfo, SpanState
 from headwater.source.postgres.extent import Extent, KeyWalk, read_extent
 
 FLUSH_S = 0.3  # spans are written down in small batches: the first scans begin at once
@@ -32,7 +32,11 @@ def plan_relation(
         life = connections.server_life(c, relation.connection_id)
     upstream = upstream_of(home.meta, relation.connection_id)
     job = job_for(relation, upstream.endpoint, identity, Span(None, None), str(home.path))
-    plan = _plan(relation, read_extent(upstream.endpoint, job.scan_table, job.expected))
+    extent = read_extent(upstream.endpoint, job.scan_table, job.expected)
+    plan = _plan(relation, extent)
+    with home.meta.write() as c:
+        lease.check(c, held)
+        relations.set_rows_estimate(c, relation.id, extent.rows_estimate)
     if existing:  # the end was fixed when planning began
         plan = dataclasses.replace(plan, last=existing[-1].span.lo, dense_from=None)
     else:
@@ -41,6 +45,33 @@ def plan_relation(
         on_scanned()
     with KeyWalk(upstream.endpoint, job.scan_table) as walk:
         _write_down(home, held, relation, plan, walk, existing[:-1], stopping)
+
+
+def leave_rest(home: Home, held: Lease, relation: RelationInfo, on_scanned: Callable[[], None]) -> None:
+    """Counts everything that was not scanned as scanned and empty, so that only changes from now on fill it.
+
+    Keys that are to be scanned again are not part of it: their rows are known to be in the table.
+    """
+    with home.meta.read() as c:
+        identity = connections.get(c, relation.connection_id).identity
+        life = connections.server_life(c, relation.connection_id)
+    upstream = upstream_of(home.meta, relation.connection_id)
+    job = job_for(relation, upstream.endpoint, identity, Span(None, None), str(home.path))
+    nothing = Plan.of(read_extent(upstream.endpoint, job.scan_table, job.expected), ()).beyond_result
+    with home.meta.write() as c:
+        lease.check(c, held)
+        existing = spans.all(c, relation.id)
+        if not existing:
+            spans.add(c, relation.id, [Span(None, None)], spans.BEYOND)
+        elif not relations.planned(c, relation.id):
+            after, last = existing[-2].span.hi if len(existing) > 1 else None, existing[-1].span.lo
+            if last is not None and after != last:
+                spans.plan(c, relation.id, [Span(after, last)])
+        for s in spans.all(c, relation.id):
+            if s.state is SpanState.PENDING and not s.again:
+                record(c, relation, s, nothing, life)
+        relations.set_planned(c, relation.id, True)
+    on_scanned()
 
 
 def _plan(relation: RelationInfo, extent: Extent) -> Plan:
@@ -80,8 +111,8 @@ def _write_down(
                 spans.plan(c, relation.id, batch)
             crash.here("plan.half")
             batch, flushed_at = [], time.monotonic()
-        if stopping():
-            return
+            if stopping():
+                return
     with home.meta.write() as c:
         lease.check(c, held)
         spans.plan(c, relation.id, batch)

@@ -34,11 +34,14 @@ class Seen:
     relation: RelationInfo
     layout: Layout | None
     covered: float  # share of its spans
+    waits_for: tuple[str, ...] = ()  # tables of its block that are not complete
 
     def warning(self) -> str:
         """What its rows do not hold yet, in words; empty when they are all there."""
         if self.relation.state is TableState.FAILED:
             return f"{self.relation.name}: stopped: {(self.relation.error or {}).get('message', '')}"
+        if self.waits_for:
+            return f"{self.relation.name}: readable together with {', '.join(self.waits_for)}"
         if self.layout is not None and self.layout.complete:
             return ""
         waits = "" if self.relation.ordered else " (its keys compare only in the database: readable when complete)"
@@ -76,7 +79,8 @@ class Reader:
     @contextmanager
     def pinned(self, names: Collection[str], *, require_complete: bool = False) -> Iterator[Pinned]:
         """A session whose temp views are the relations among `names` (lower case), all at the newest epoch."""
-        with self.at_epoch(names) as (epoch, meant), self._pool().use() as session, ExitStack() as overlays:
+        timed = self._home.live.counters.time("headwater_read_seconds")
+        with timed, self.at_epoch(names) as (epoch, meant), self._pool().use() as session, ExitStack() as overlays:
             warnings = tuple(w for w in (s.warning() for s in meant) if w)
             if require_complete and warnings:
                 raise DefinitionError(
@@ -116,11 +120,14 @@ class Reader:
             pin = epochs.take_pin(c, epoch.id, f"{owner}:{os.getpid()}")
             seen = []
             for relation in relations.named(c):
-                layout = epochs.layout_at(c, relation.id, epoch.id)
+                # Tables of one block are shown from the same epoch on: until then none of them has a layout here.
+                layout = None if relation.block else epochs.layout_at(c, relation.id, epoch.id)
                 counts = spans.counts(c, relation.id)
                 total = sum(counts.values())
                 covered = sum(n for state, n in counts.items() if state in ("covered", "settled"))
-                seen.append(Seen(relation, layout, covered / total if total else 0.0))
+                others = [r for r in relations.in_block(c, relation.block) if r.state is not TableState.LIVE]
+                waits_for = tuple(r.name for r in others) if relation.state is TableState.LIVE else ()
+                seen.append(Seen(relation, layout, covered / total if total else 0.0, waits_for))
         try:
             yield epoch, tuple(seen)
         finally:

@@ -9,6 +9,7 @@ from pyspark.sql import SparkSession
 from sqlalchemy.engine import Connection
 
 from headwater.backfill.scan import ScanJob, job_for, scan_span
+from headwater.config import SPAN_ROWS
 from headwater.engine import crash
 from headwater.engine.home import Home
 from headwater.engine.task import run_task
@@ -19,23 +20,29 @@ from headwater.model import Json, RelationInfo, ScanResult, SpanInfo, SpanState
 from headwater.source.kinds import kind
 
 
-def scan(home: Home, held: Lease, session: SparkSession, relation: RelationInfo, info: SpanInfo) -> None:
-    """Reads the span (or the first part of it) and records it; on an error the span is pending again."""
+def scan(
+    home: Home, held: Lease, session: SparkSession, relation: RelationInfo, info: SpanInfo, max_rows: int = 0
+) -> int:
+    """Reads the span, or the first part of it (at most `max_rows`, if that is not 0), and records it.
+
+    Returns the number of rows read; on an error the span is pending again.
+    """
     with home.meta.write() as c:
         lease.check(c, held)
         if relations.get_or_none(c, relation.id) is None:
-            return
+            return 0
         spans.set_state(c, info.id, SpanState.SCANNING)
         identity = connections.get(c, relation.connection_id).identity
         life = connections.server_life(c, relation.connection_id)
     try:
         upstream = upstream_of(home.meta, relation.connection_id)
         job = job_for(relation, upstream.endpoint, identity, info.span, str(home.path))
-        job = dataclasses.replace(job, label=_label(info))
+        job = dataclasses.replace(job, label=_label(info), max_rows=max_rows or _oversized(relation))
         if info.again and not relation.ordered:
             # One snapshot for the whole table: two would again lose sight of rows that move from one to the other.
-            job = dataclasses.replace(job, slice_s=math.inf)
-        result = Json.scan_result(run_task(session, "scans", _InTask(job)))
+            job = dataclasses.replace(job, slice_s=math.inf, max_rows=0)
+        with home.live.counters.time("headwater_scan_seconds", relation.id):
+            result = Json.scan_result(run_task(session, "scans", _InTask(job)))
     except BaseException:
         with home.meta.write() as c:
             lease.check(c, held)
@@ -51,7 +58,15 @@ def scan(home: Home, held: Lease, session: SparkSession, relation: RelationInfo,
     if not kept:
         for file in result.files:
             home.storage.remove(f"{relation.base_path}/{file.path}")
+    home.live.counters.add("headwater_scanned_rows_total", result.rows, relation.id)
     crash.here("scan.recorded")
+    return result.rows
+
+
+def _oversized(relation: RelationInfo) -> int:
+    """Where the user chose a size, a span that turns out far larger is cut there; otherwise time alone cuts it."""
+    chosen = int(relation.options.get("backfill.rows_per_span", SPAN_ROWS))
+    return 0 if chosen == SPAN_ROWS else 2 * chosen
 
 
 def record(c: Connection, relation: RelationInfo, info: SpanInfo, result: ScanResult, life: str) -> None:

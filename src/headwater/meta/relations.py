@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import json
 import time
 from dataclasses import asdict
@@ -112,9 +113,15 @@ def set_options(c: Connection, id: int, options: dict[str, str]) -> None:
     c.execute(sa.update(relation).where(relation.c.id == id).values(options=json.dumps(options)))
 
 
-def open_block(c: Connection, block: int) -> None:
-    """The relations of a block no longer wait for each other."""
-    c.execute(sa.update(relation).where(relation.c.block == block).values(block=0))
+def next_block(c: Connection) -> int:
+    """A number for a block: ids only grow, and each block takes some."""
+    return int(c.execute(sa.select(sa.func.coalesce(sa.func.max(relation.c.id), 0))).scalar_one()) + 1
+
+
+def open_if_complete(c: Connection, block: int) -> None:
+    """The relations of a block no longer wait for each other once each of them is complete."""
+    if block and builtins.all(r.state is TableState.LIVE for r in in_block(c, block)):
+        c.execute(sa.update(relation).where(relation.c.block == block).values(block=0))
 
 
 def take_place(c: Connection, id: int) -> None:
@@ -139,6 +146,12 @@ def set_state(c: Connection, id: int, state: TableState, error: HeadwaterError |
         .where(relation.c.id == id)
         .values(state=state, error=None if error is None else json.dumps(error.as_dict()))
     )
+
+
+def errors(c: Connection) -> dict[int, dict[str, str]]:
+    """What stopped each relation that an error has stopped, by the relation's id."""
+    rows = c.execute(sa.select(relation.c.id, relation.c.error).where(relation.c.error.is_not(None)))
+    return {id: json.loads(error) for id, error in rows}
 
 
 def set_begin(c: Connection, id: int, begin_index: int) -> None:
@@ -168,6 +181,11 @@ def folded_at(c: Connection, id: int) -> float:
 
 def set_planned(c: Connection, id: int, planned: bool) -> None:
     c.execute(sa.update(relation).where(relation.c.id == id).values(planned=int(planned)))
+
+
+def set_rows_estimate(c: Connection, id: int, rows: int) -> None:
+    """What the upstream believed the table to hold when planning began; -1: it does not know."""
+    c.execute(sa.update(relation).where(relation.c.id == id).values(rows_estimate=rows))
 
 
 def planned(c: Connection, id: int) -> bool:

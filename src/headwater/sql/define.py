@@ -37,17 +37,17 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """A definition that has been checked: `store` makes it, inside one meta transaction.
+    """A definition that has been checked: `store` makes it, inside one meta transaction, as part of a block (or 0).
 
     `upstream` is a new connection's, for tables that are defined in the same block.
     """
 
-    store: Callable[[Connection], None]
+    store: Callable[[Connection, int], None]
     outcome: Outcome
     upstream: Upstream | None = None
 
 
-def _nothing(c: Connection) -> None:
+def _nothing(c: Connection, block: int) -> None:
     """Stores nothing: the definition is there already."""
 
 
@@ -72,11 +72,11 @@ def plan_connection(home: Home, statement: CreateConnection) -> Planned:
     if existing is not None:
         id = existing.id
         return Planned(
-            lambda c: connections.set_secret(c, id, secret),
+            lambda c, block: connections.set_secret(c, id, secret),
             Outcome(f"connection {existing.name}: password changed", warnings),
         )
 
-    def store(c: Connection) -> None:
+    def store(c: Connection, block: int) -> None:
         connections.add(
             c,
             name=statement.name,
@@ -108,10 +108,11 @@ def plan_table(home: Home, statement: CreateTable, new: Mapping[str, Upstream]) 
         upstream = upstream_of(home.meta, connection.id)
     if upstream is None:
         raise unknown("connection", statement.connection, names)
-    found = _find(upstream, statement)
-    columns = tuple(_column(c, _declared(statement, c)) for c in found.columns)
+    found, columns = upstream_table(upstream, statement)
+    if statement.options["snapshot"] == "false":
+        check_without_history(statement.name, columns, found.key)
 
-    def store(c: Connection) -> None:
+    def store(c: Connection, block: int) -> None:
         owner = connections.find(c, statement.connection)
         if owner is None:
             raise unknown("connection", statement.connection, names)
@@ -126,11 +127,22 @@ def plan_table(home: Home, statement: CreateTable, new: Mapping[str, Upstream]) 
             key=found.key,
             options=dict(statement.options),
             statement=statement.canonical(),
+            block=block,
         )
         for text in found.notices:
             relations.note(c, id, "table.notice", text)
 
     return Planned(store, Outcome(f"table {statement.name} created", found.notices))
+
+
+def named_table(home: Home, name: str) -> RelationInfo:
+    """The table of this name."""
+    with home.meta.read() as c:
+        relation = relations.find(c, name)
+        names = [x.name for x in relations.named(c)]
+    if relation is None:
+        raise unknown("table", name, names)
+    return relation
 
 
 def drop_table(home: Home, statement: DropTable) -> Outcome:
@@ -143,7 +155,10 @@ def drop_table(home: Home, statement: DropTable) -> Outcome:
             return Outcome(f"table {statement.name} does not exist")
         raise unknown("table", statement.name, names)
     with home.meta.write() as c:
-        relations.remove(c, relation.id)
+        beside = relations.replacement(c, relation.id)
+        for each in (relation, *([beside] if beside else [])):
+            relations.remove(c, each.id)
+        relations.open_if_complete(c, relation.block)
         shared = any(r.upstream_id == relation.upstream_id for r in relations.all(c, relation.connection_id))
     warnings: tuple[str, ...] = ()
     if not shared:
@@ -200,6 +215,28 @@ def _taken(kind: str, name: str, stored: str, given: str) -> DefinitionError:
         f"a different {kind} {name} exists already:\n{difference(stored, given)}",
         f"Write it as SHOW CREATE {kind.upper()} {name} shows it, or use another name, or DROP the old one first.",
     )
+
+
+def upstream_table(upstream: Upstream, statement: CreateTable) -> tuple[FoundTable, tuple[Column, ...]]:
+    """The table that a definition means, as the upstream has it now, and the columns that it gets here."""
+    found = _find(upstream, statement)
+    return found, tuple(_column(c, _declared(statement, c)) for c in found.columns)
+
+
+def check_without_history(name: str, columns: Sequence[Column], key: Sequence[str]) -> None:
+    """A table without history must be able to read a single row anew, which takes a key that has an order here.
+
+    A change can leave out values that are stored aside and did not change; such a row is read from the upstream.
+    """
+    by_name = {c.name: c for c in columns}
+    aside = [c.name for c in columns if c.name not in key and c.upstream.stored_aside]
+    if aside and not all(by_name[k].ordered for k in key):
+        raise DefinitionError(
+            "table.no_history",
+            f"{name} cannot go without its history: only the database can order its key, and {aside[0]} may be "
+            "missing from changes",
+            "Leave the column out of the column list, or let the history be read.",
+        )
 
 
 def _find(upstream: Upstream, statement: CreateTable) -> FoundTable:

@@ -10,7 +10,7 @@ from headwater.engine.results import Result
 from headwater.errors import DefinitionError, SqlError
 from headwater.meta import relations
 from headwater.source.upstream import Upstream
-from headwater.sql import define, listing
+from headwater.sql import control, define, listing
 from headwater.sql import statements as st
 from headwater.sql.define import Outcome, Planned
 from headwater.sql.parse import parse
@@ -72,6 +72,12 @@ class Executor:
                 return self._done(define.drop_table(self._home, statement), statement)
             case st.DropConnection():
                 return self._done(define.drop_connection(self._home, statement, self._stop_capture), statement)
+            case st.AlterTable():
+                return self._done(control.alter_table(self._home, statement), statement)
+            case st.ControlBackfill():
+                return self._done(control.control_backfill(self._home, statement), statement)
+            case st.ResyncTable():
+                return self._done(control.resync_table(self._home, statement), statement)
             case st.FoldTable():
                 return self._fold_table(statement)
             case st.Query():
@@ -97,9 +103,11 @@ class Executor:
                 raise _misplaced(
                     statement, "only CREATE CONNECTION and CREATE TABLE stand in a block", "COMMIT the block before it."
                 )
+        together = sum(isinstance(s, st.CreateTable) for s, _ in planned) > 1
         with self._home.meta.write() as c:
+            number = relations.next_block(c) if together else 0
             for _, plan in planned:
-                plan.store(c)
+                plan.store(c, number)
         self._changed()
         return [_result(plan.outcome, statement) for statement, plan in planned]
 
@@ -108,11 +116,7 @@ class Executor:
         return _result(outcome, statement)
 
     def _fold_table(self, statement: st.FoldTable) -> Result:
-        with self._home.meta.read() as c:
-            relation = relations.find(c, statement.name)
-            names = [r.name for r in relations.named(c)]
-        if relation is None:
-            raise define.unknown("table", statement.name, names)
+        relation = define.named_table(self._home, statement.name)
         if self._fold is None:
             raise DefinitionError(
                 "sql.unsupported",

@@ -105,7 +105,7 @@ def verdict(found: Sequence[Finding], table: str, *, truncated: bool) -> DataErr
         return DataError(
             "data.rewritten",
             f"{finding.table} {finding.event}; the log does not tell what that did to the rows",
-            f"Read it anew: DROP TABLE {table}; then run its CREATE TABLE again.",
+            f"RESYNC TABLE {table} reads it anew.",
         )
     return None
 

@@ -1,0 +1,89 @@
+"""What can be said of a table while it runs: ALTER TABLE, PAUSE, RESUME and CANCEL BACKFILL, RESYNC TABLE."""
+
+from __future__ import annotations
+
+from headwater.engine.home import Home
+from headwater.engine.upstreams import upstream_of
+from headwater.errors import DefinitionError
+from headwater.meta import relations
+from headwater.model import Control, TableState
+from headwater.sql import define
+from headwater.sql.define import Outcome
+from headwater.sql.parse import parse
+from headwater.sql.statements import AlterTable, BackfillVerb, ControlBackfill, CreateTable, ResyncTable
+
+_CONTROLS = {
+    BackfillVerb.PAUSE: Control.PAUSED,
+    BackfillVerb.RESUME: Control.RUN,
+    BackfillVerb.CANCEL: Control.CANCELLED,
+}
+
+
+def alter_table(home: Home, statement: AlterTable) -> Outcome:
+    """Changes options that take effect while the table runs."""
+    relation = define.named_table(home, statement.name)
+    with home.meta.write() as c:
+        relation = relations.get(c, relation.id)
+        beside = relations.replacement(c, relation.id)
+        for each in (relation, *([beside] if beside else [])):
+            relations.set_options(c, each.id, {**each.options, **statement.options})
+    return Outcome(f"table {relation.name} altered")
+
+
+def control_backfill(home: Home, statement: ControlBackfill) -> Outcome:
+    """Pauses, resumes or gives up the reading of a table's history; it takes effect when the scans in flight end."""
+    relation = define.named_table(home, statement.name)
+    with home.meta.write() as c:
+        target = relations.replacement(c, relation.id) or relations.get(c, relation.id)
+        if target.state is TableState.LIVE:
+            raise DefinitionError(
+                "backfill.none",
+                f"{relation.name} is complete: there is no backfill to {statement.verb.lower()}",
+                f"RESYNC TABLE {relation.name} reads it again.",
+            )
+        if target.control is Control.CANCELLED:
+            raise DefinitionError(
+                "backfill.none",
+                f"the backfill of {relation.name} was cancelled",
+                f"RESYNC TABLE {relation.name} reads its history.",
+            )
+        if statement.verb is BackfillVerb.CANCEL and target.replaces:
+            relations.remove(c, target.id)
+            return Outcome(f"resync of {relation.name} cancelled; it stays as it was")
+        if statement.verb is BackfillVerb.CANCEL:
+            define.check_without_history(relation.name, target.columns, target.key)
+        control = _CONTROLS[statement.verb]
+        relations.set_control(c, target.id, control)
+    return Outcome(f"backfill of {relation.name} {control or 'resumed'}")
+
+
+def resync_table(home: Home, statement: ResyncTable) -> Outcome:
+    """Defines the table once more, beside itself; when that is complete it takes the place of the old one."""
+    old = define.named_table(home, statement.name)
+    with home.meta.read() as c:
+        text = relations.statement(c, old.id)
+    (definition,) = parse(text)
+    assert isinstance(definition, CreateTable)
+    upstream = upstream_of(home.meta, old.connection_id)
+    found, columns = define.upstream_table(upstream, definition)
+    with home.meta.write() as c:
+        beside = relations.replacement(c, old.id)
+        if beside is not None and beside.state is not TableState.FAILED:
+            return Outcome(f"table {old.name} is being resynced already")
+        if beside is not None:
+            relations.remove(c, beside.id)
+        now = relations.get(c, old.id)
+        relations.add(
+            c,
+            name=relations.BESIDE + old.name,
+            connection_id=old.connection_id,
+            upstream_schema=found.schema,
+            upstream_table=found.name,
+            upstream_id=found.id,
+            columns=columns,
+            key=found.key,
+            options=now.options,
+            statement=text,
+            replaces=old.id,
+        )
+    return Outcome(f"table {old.name} is being read anew; its rows stay readable until then", found.notices)

@@ -1,0 +1,168 @@
+"""A backfill in the user's hands: pace, pause, cancel, no history, blocks, resync."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+import headwater
+from headwater.backfill.pace import QUANTUM_S
+from headwater.errors import DefinitionError
+from headwater.meta import relations, spans
+from headwater.model import SpanState
+from support.lake import assert_equal, definitions, wait_for
+
+ROWS = 6000
+
+
+def rows(hw: Any, query: str) -> list[tuple[Any, ...]]:
+    return [tuple(r.values()) for r in hw.sql(query)[0].rows.to_pylist()]
+
+
+def state(hw: Any, table: str) -> str:
+    return next(t.state for t in hw.status().tables if t.name == table)
+
+
+@contextmanager
+def running(database: Any, spark: SparkSession, home: Path, *tables: str) -> Iterator[Any]:
+    """A running home with a connection, and an upstream with the tables."""
+    for table in tables:
+        database.execute(f"CREATE TABLE {table} (id int PRIMARY KEY, n int, note text)")
+        database.execute(f"INSERT INTO {table} SELECT i, i % 10, 'x' FROM generate_series(1, {ROWS}) i")
+    with headwater.open(home, spark=spark) as hw, hw.running():
+        hw.sql(definitions(database, ()))
+        yield hw
+
+
+def scanned(hw: Any, table: str) -> int:
+    with hw._home.meta.read() as c:
+        relation = relations.find(c, table)
+        assert relation is not None
+        return spans.rows(c, (relations.replacement(c, relation.id) or relation).id)
+
+
+def quiet(hw: Any, table: str) -> bool:
+    """No scan of the table is under way."""
+    with hw._home.meta.read() as c:
+        relation = relations.find(c, table)
+        assert relation is not None
+        return not spans.counts(c, relation.id).get(SpanState.SCANNING)
+
+
+def test_a_backfill_keeps_its_pace_pauses_and_goes_on(database: Any, spark: SparkSession, tmp_path: Path) -> None:
+    with running(database, spark, tmp_path / "home", "t") as hw:
+        limit = 200
+        hw.sql(f"CREATE TABLE t FROM CONNECTION pg WITH (backfill.rate_limit = {limit});")
+        wait_for(lambda: scanned(hw, "t") > 0, "the first rows are read")
+        began, first = time.monotonic(), scanned(hw, "t")
+        wait_for(lambda: scanned(hw, "t") >= first + 3 * limit, "more rows are read")
+        read, took = scanned(hw, "t") - first, time.monotonic() - began
+        assert read <= limit * (took + 2 * QUANTUM_S), f"{read} rows in {took:.1f} s"
+        hw.sql("PAUSE BACKFILL t")
+        wait_for(lambda: quiet(hw, "t"), "scans have ended")
+        held = scanned(hw, "t")
+        assert state(hw, "t") == "paused"
+        with pytest.raises(DefinitionError, match="cannot be changed"):
+            hw.sql("ALTER TABLE t SET (delivery = 'at-least-once')")
+        hw.sql("ALTER TABLE t SET (backfill.rate_limit = 1000000, backfill.parallelism = 1)")
+        database.execute("UPDATE t SET n = n + 100 WHERE id % 7 = 0")
+        assert scanned(hw, "t") == held < ROWS, "a paused backfill reads nothing"
+        hw.sql("RESUME BACKFILL t")
+        wait_for(lambda: state(hw, "t") == "live", "the table is complete", 60)
+        assert scanned(hw, "t") == ROWS
+        assert_equal(hw.verify())
+        with pytest.raises(DefinitionError, match="complete"):
+            hw.sql("PAUSE BACKFILL t")
+        # live options are no part of the definition: the file that made the table can be run again
+        assert "exists" in hw.sql("CREATE TABLE t FROM CONNECTION pg;")[0].message
+
+
+def test_without_history_only_changes_count(database: Any, spark: SparkSession, tmp_path: Path) -> None:
+    big = "repeat(md5(random()::text), 400)"  # is stored aside, so that an update of another column does not carry it
+    with running(database, spark, tmp_path / "home", "t", "u") as hw:
+        database.execute("ALTER TABLE t ALTER note SET STORAGE EXTERNAL")
+        database.execute(f"UPDATE t SET note = {big} WHERE id IN (10, 11)")
+        hw.sql("CREATE TABLE t FROM CONNECTION pg WITH (snapshot = false);")
+        hw.sql("CREATE TABLE u FROM CONNECTION pg WITH (backfill.rate_limit = 1000);")
+        wait_for(lambda: state(hw, "t") == "live", "there is nothing to read", 60)
+        assert rows(hw, "SELECT count(*) FROM t") == [(0,)]
+        database.execute("INSERT INTO t VALUES (100001, 1, 'new'), (100002, 2, 'gone')")
+        database.execute("UPDATE t SET n = 5 WHERE id IN (10, 20)")
+        database.execute("UPDATE t SET id = 200011 WHERE id = 11")
+        database.execute("DELETE FROM t WHERE id IN (30, 100002)")
+        expected = database.execute("SELECT id, n, note FROM t WHERE id IN (10, 20, 100001, 200011) ORDER BY id")
+        wait_for(lambda: rows(hw, "SELECT * FROM t ORDER BY id") == expected, "what changed is there", 60)
+        assert [v.skipped != "" for v in hw.verify("t")] == [True]
+        # giving up a backfill leaves what was read, and changes go on
+        wait_for(lambda: rows(hw, "SELECT count(*) > 0 FROM u") == [(True,)], "a part is readable", 60)
+        hw.sql("CANCEL BACKFILL u")
+        wait_for(lambda: state(hw, "u") == "live", "nothing more is read", 60)
+        ((count, highest),) = rows(hw, "SELECT count(*), max(id) FROM u")
+        assert 0 < count == highest < ROWS
+        database.execute(f"UPDATE u SET n = -1 WHERE id IN (1, {ROWS})")
+        wait_for(
+            lambda: rows(hw, "SELECT id FROM u WHERE n = -1 ORDER BY id") == [(1,), (ROWS,)], "changes count everywhere"
+        )
+        with pytest.raises(DefinitionError, match="complete"):
+            hw.sql("RESUME BACKFILL u")
+        hw.sql("RESYNC TABLE u")
+        hw.sql("ALTER TABLE u SET (backfill.rate_limit = 1000000)")
+        wait_for(lambda: rows(hw, "SELECT count(*) FROM u") == [(ROWS,)], "a resync reads the history", 60)
+        assert_equal(hw.verify("u"))
+
+
+def test_tables_of_one_block_become_readable_at_the_same_epoch(
+    database: Any, spark: SparkSession, tmp_path: Path
+) -> None:
+    with running(database, spark, tmp_path / "home", "a", "b") as hw:
+        with pytest.raises(DefinitionError):
+            hw.sql("BEGIN; CREATE TABLE a FROM CONNECTION pg; CREATE TABLE nothing FROM CONNECTION pg; COMMIT;")
+        assert not hw.status().tables, "all or none"
+        options = "WITH (backfill.rate_limit = {})"
+        hw.sql(
+            f"BEGIN; CREATE TABLE a FROM CONNECTION pg; CREATE TABLE b FROM CONNECTION pg {options.format(0)}; COMMIT;"
+        )
+        wait_for(lambda: state(hw, "a") == "live", "one is complete", 60)
+        both = "SELECT (SELECT count(*) FROM a) AS a, (SELECT count(*) FROM b) AS b"
+        (result,) = hw.sql(both)
+        assert result.rows.to_pylist() == [{"a": 0, "b": 0}]
+        assert any("readable together with b" in w for w in result.warnings), result.warnings
+        hw.sql("ALTER TABLE b SET (backfill.rate_limit = 1000)")
+        seen = set()
+        while (ROWS, ROWS) not in seen:
+            seen |= set(rows(hw, both))
+        assert seen == {(0, 0), (ROWS, ROWS)}
+        assert_equal(hw.verify())
+
+
+def test_a_resync_takes_the_tables_place_at_an_epoch(database: Any, spark: SparkSession, tmp_path: Path) -> None:
+    with running(database, spark, tmp_path / "home", "t") as hw:
+        hw.sql("CREATE TABLE t FROM CONNECTION pg;")
+        wait_for(lambda: state(hw, "t") == "live", "the table is complete", 60)
+        # a rewrite whose new values are in no log: the table stops, its rows stay
+        database.execute("ALTER TABLE t ALTER n TYPE text USING (n * 2)::text")
+        database.execute("INSERT INTO t VALUES (100001, 'after', 'x')")
+        wait_for(lambda: state(hw, "t") == "failed", "the rewrite is noticed", 60)
+        assert "RESYNC TABLE t" in next(t.hint for t in hw.status().tables)
+        assert rows(hw, "SELECT count(*) FROM t") == [(ROWS,)]
+        hw.sql("ALTER TABLE t SET (backfill.rate_limit = 0)")
+        hw.sql("RESYNC TABLE t")
+        assert "already" in hw.sql("RESYNC TABLE t")[0].message
+        assert rows(hw, "SELECT count(*), typeof(max(n)) FROM t") == [(ROWS, "int")]
+        hw.sql("ALTER TABLE t SET (backfill.rate_limit = 3000)")
+        seen = set()
+        while (ROWS + 1, "string") not in seen:
+            seen |= set(rows(hw, "SELECT count(*), typeof(max(n)) FROM t"))
+        assert seen <= {(ROWS, "int"), (ROWS + 1, "string")}, "the old rows until the new ones are complete"
+        assert [t.name for t in hw.status().tables] == ["t"] and state(hw, "t") == "live"
+        assert_equal(hw.verify())
+        hw.sql("RESYNC TABLE t")
+        hw.sql("DROP TABLE t")
+        with hw._home.meta.read() as c:
+            assert not relations.all(c), "a resync goes with its table"
