@@ -151,6 +151,7 @@ CODES: dict[str, str] = {
     "spark.failed": "Spark did not start, has stopped, or failed at a query.",
     "spark.session": "The given Spark session lacks something.",
     "server.unreachable": "The running server does not answer.",
+    "server.port": "The port for metrics cannot be used.",
     "meta.busy": "The meta database did not answer in time.",
     # upstreams
     "source.unreachable": "The upstream does not answer.",

@@ -66,13 +66,21 @@ class Headwater:
         """A table at the newest epoch as a Spark DataFrame; what it needs is kept for an hour, or until `close()`."""
         return self._read().frame(name)
 
-    def run(self, text: str = "", *, once: bool = False, fold: bool = True, progress: Progress | None = None) -> None:
+    def run(
+        self,
+        text: str = "",
+        *,
+        once: bool = False,
+        fold: bool = True,
+        progress: Progress | None = None,
+        metrics_port: int = 0,
+    ) -> None:
         """Applies the definitions and keeps the tables fresh until KeyboardInterrupt.
 
         With `once` it returns when every table has caught up with the upstream as it was when all were defined, and
-        folds before it does (unless `fold` is False).
+        folds before it does (unless `fold` is False). `metrics_port`: see `running`.
         """
-        with self.running():
+        with self.running(metrics_port=metrics_port):
             self._executor().run(text)
             if once:
                 self._catch_up(progress)
@@ -82,8 +90,18 @@ class Headwater:
                 self._watch(progress, lambda: False)
 
     @contextlib.contextmanager
-    def running(self) -> Iterator[Self]:
-        """Runs the server inside the block; commands and other programs reach it through the home's socket."""
+    def running(self, *, metrics_port: int = 0) -> Iterator[Self]:
+        """Runs the server inside the block; commands and other programs reach it through the home's socket.
+
+        With a `metrics_port` it serves its metrics at http://127.0.0.1:PORT/metrics, too.
+        """
+        from headwater.observe.endpoint import observed
+
+        with observed(self._home, metrics_port), self._serving():
+            yield self
+
+    @contextlib.contextmanager
+    def _serving(self) -> Iterator[None]:
         from headwater.engine.server import Server
 
         server = Server(self._home, self._given)
@@ -92,7 +110,7 @@ class Headwater:
         listener = None
         try:
             listener = wire.serve(self._home.socket, lambda request: remote.answer(self, request))
-            yield self
+            yield
         finally:
             if listener is not None:
                 listener.close()

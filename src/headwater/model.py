@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass, field
 from enum import IntEnum, StrEnum
+from functools import lru_cache
 from typing import Any
 
 
@@ -106,6 +107,28 @@ class Column:
         """Lake values compare as the database compares its own: a number or a date declared STRING no longer does."""
         text = ("text", "varchar", "name", "uuid")
         return self.upstream.ordered and (self.lake_type != "STRING" or self.upstream.name in text)
+
+
+@dataclass(frozen=True, slots=True)
+class Test:
+    """Of a filter: one column against constants. `op` is a comparison, `in`, or `null` (is it NULL)."""
+
+    __test__ = False  # no test class, whatever pytest thinks of the name
+
+    column: str
+    op: str
+    values: tuple[Any, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """Of a filter: `and`, `or` or `not` of conditions."""
+
+    word: str
+    parts: tuple[Condition, ...]
+
+
+Condition = Test | Joined
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,6 +319,16 @@ class RelationInfo:
         return self.options.get("snapshot", "true") == "true" and self.control is not Control.CANCELLED
 
     @property
+    def filter(self) -> str:
+        """Which rows it holds, as the user wrote it; empty = all."""
+        return self.options.get("backfill.filter", "")
+
+    @property
+    def partial(self) -> bool:
+        """The upstream may have rows that this table has never read, and that a change can bring in."""
+        return bool(self.filter) or not self.whole
+
+    @property
     def delivery(self) -> Delivery:
         return Delivery(self.options.get("delivery", Delivery.EXACTLY_ONCE))
 
@@ -381,6 +414,7 @@ class Json:
         return Layout(v["relation_id"], v["base_version"], spans, v["complete"])
 
     @staticmethod
+    @lru_cache(maxsize=1024)  # read many times a second, and hardly ever different
     def columns(text: str) -> tuple[Column, ...]:
         return tuple(
             Column(c["name"], c["lake_type"], UpstreamType(**c["upstream"]), c["nullable"]) for c in json.loads(text)

@@ -199,7 +199,7 @@ RUNNER = """
 import sys, time, signal
 from headwater.cli import run as command, frame
 class Home:
-    def run(self, text, *, once, fold, progress):
+    def run(self, text, *, once, fold, progress, **options):
         try:
             progress([])
             signal.signal(signal.SIGINT, signal.default_int_handler)  # as Spark does when it starts

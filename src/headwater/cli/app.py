@@ -56,6 +56,9 @@ def run(
     file: Annotated[str | None, typer.Argument(metavar="[FILE.sql]", help="Definitions to apply first.")] = None,
     once: Annotated[bool, typer.Option("--once", help="End when every table has caught up with the upstream.")] = False,
     no_fold: Annotated[bool, typer.Option("--no-fold", help="With --once: end without a last fold.")] = False,
+    metrics_port: Annotated[
+        int, typer.Option("--metrics-port", metavar="N", min=0, max=65535, help="Serve /metrics on 127.0.0.1; 0: off.")
+    ] = 0,
     home: Home = None,
     json: Json = False,
 ) -> None:
@@ -63,7 +66,9 @@ def run(
     from headwater.cli.run import run as carry_out
 
     with frame.envelope("run", json, home) as reply:
-        reply.result = carry_out(file, config.home_from(home), once=once, fold=not no_fold, quiet=json)
+        reply.result = carry_out(
+            file, config.home_from(home), once=once, fold=not no_fold, metrics_port=metrics_port, quiet=json
+        )
 
 
 @app.command()
@@ -97,12 +102,16 @@ def verify(
 
 
 @app.command()
-def status(home: Home = None, json: Json = False) -> None:
-    """Show where connections and tables stand."""
+def status(
+    once: Annotated[bool, typer.Option("--once", help="Print it once and end, on a terminal too.")] = False,
+    home: Home = None,
+    json: Json = False,
+) -> None:
+    """Show where connections and tables stand, on a terminal until Ctrl-C."""
     from headwater.cli.status import status as carry_out
 
     with frame.envelope("status", json, home) as reply:
-        reply.result = carry_out(config.home_from(home), quiet=json)
+        reply.result = carry_out(config.home_from(home), once=once, quiet=json)
 
 
 @app.command()

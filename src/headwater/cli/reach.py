@@ -18,7 +18,13 @@ class Facade(Answering, Protocol):
     """What `headwater.open` gives, as far as commands use it."""
 
     def run(
-        self, text: str, *, once: bool, fold: bool, progress: Callable[[list[TableStatus]], None] | None = None
+        self,
+        text: str,
+        *,
+        once: bool,
+        fold: bool,
+        progress: Callable[[list[TableStatus]], None] | None = None,
+        metrics_port: int = 0,
     ) -> object:
         """Applies definitions, then keeps tables fresh until KeyboardInterrupt (or, with `once`, caught up)."""
         ...

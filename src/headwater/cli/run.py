@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -13,14 +14,14 @@ from typing import Any
 from rich.console import Console
 
 from headwater.cli import frame, render
-from headwater.cli.reach import Facade, open_home
+from headwater.cli.reach import open_home
 from headwater.cli.screen import Screen
 from headwater.engine.results import TableStatus
 from headwater.sql.parse import parse
 from headwater.sql.statements import Describe, Explain, Query, Show, ShowCreate
 
 
-def run(file: str | None, home: Path, *, once: bool, fold: bool, quiet: bool) -> dict[str, Any]:
+def run(file: str | None, home: Path, *, once: bool, fold: bool, quiet: bool, metrics_port: int = 0) -> dict[str, Any]:
     """Runs until Ctrl-C, or with `once` until every table has caught up. Returns what the envelope says."""
     err = render.console(sys.stderr)
     text, warnings = definitions("" if file is None else frame.read_text(file))
@@ -29,7 +30,12 @@ def run(file: str | None, home: Path, *, once: bool, fold: bool, quiet: bool) ->
     stop = Stop()
     hw = open_home(home)
     try:
-        _run(hw, text, home, stop, err, once=once, fold=fold, quiet=quiet)
+        work = partial(hw.run, text, once=once, fold=fold, metrics_port=metrics_port)
+        if not quiet:
+            err.print(f"home {home}; Ctrl-C stops, the next start continues")
+        if metrics_port and not quiet:
+            err.print(f"metrics at http://127.0.0.1:{metrics_port}/metrics")
+        _run(work, stop, err, quiet=quiet)
     except KeyboardInterrupt:
         if not stop.asked:
             raise
@@ -41,11 +47,11 @@ def run(file: str | None, home: Path, *, once: bool, fold: bool, quiet: bool) ->
     return {"home": str(home), "stopped": stop.asked > 0, "once": once}
 
 
-def _run(hw: Facade, text: str, home: Path, stop: Stop, err: Console, *, once: bool, fold: bool, quiet: bool) -> None:
+def _run(work: Callable[..., object], stop: Stop, err: Console, *, quiet: bool) -> None:
+    """Does the work with a screen that shows its progress, or without one."""
     if quiet:
-        hw.run(text, once=once, fold=fold, progress=lambda tables: stop.hold())
+        work(progress=lambda tables: stop.hold())
         return
-    err.print(f"home {home}; Ctrl-C stops, the next start continues")
     with Screen(err) as screen:
         stop.note = screen.note
 
@@ -53,7 +59,7 @@ def _run(hw: Facade, text: str, home: Path, stop: Stop, err: Console, *, once: b
             stop.hold()
             screen.update(tables)
 
-        hw.run(text, once=once, fold=fold, progress=progress)
+        work(progress=progress)
 
 
 class Stop:

@@ -14,12 +14,29 @@ from rich.table import Table
 from rich.text import Text
 
 from headwater.cli.render import count, visible
-from headwater.engine.results import TableStatus
+from headwater.engine.progress import about, percent
+from headwater.engine.results import ConnectionStatus, TableStatus
+from headwater.errors import Retry
 
 LINE_INTERVAL_S = 5.0  # between two lines about one table whose state stays the same
 SHOWN_TABLES = 30
-BAR_WIDTH = 24
-STYLES = {"live": "green", "filling": "cyan", "waiting": "yellow", "failed": "bold red", "defined": "dim"}
+WIDE = 110  # columns that a screen needs for everything
+STYLES = {
+    "live": "green",
+    "running": "green",
+    "filling": "cyan",
+    "waiting": "yellow",
+    "paused": "yellow",
+    "retrying": "yellow",
+    "failed": "bold red",
+    "defined": "dim",
+}
+ORDER = ("failed", "waiting", "filling", "paused", "defined", "live")  # what a short screen shows first
+RETRIES = {
+    Retry.AUTO: "it is tried again by itself",
+    Retry.AFTER_FIX: "it goes on after that",
+    Retry.NEVER: "it is not tried again",
+}
 
 
 class Screen:
@@ -48,7 +65,8 @@ class Screen:
 
     def update(self, tables: Sequence[TableStatus]) -> None:
         if self._live:
-            self._shown = overview(tables)
+            room = max(3, min(SHOWN_TABLES, self._console.height - 6))
+            self._shown = overview(tables, self._console.width, room)
             self._live.update(self._shown)
             return
         for status in tables:
@@ -74,64 +92,130 @@ class Screen:
 def line(status: TableStatus) -> str:
     """One table as one line of plain text."""
     parts = [status.state]
-    if status.state == "waiting" and status.waiting_for:
-        parts.append(f"for {status.waiting_for}")
-    if status.state == "filling":
-        parts += [_percent(status), f"{status.spans_done} of {count(status.spans_total, 'span')}"]
+    if status.waiting_for:
+        parts.append(f"for {status.waiting_for}" if status.state == "waiting" else f"waits for {status.waiting_for}")
+    if status.state in ("filling", "paused") and status.spans_total:
+        parts += [_covered(status), f"{status.spans_done} of {count(status.spans_total, 'span')}"]
     if status.rows:
         parts.append(count(status.rows, "row"))
     if status.state == "filling" and status.rate:
         parts.append(f"{status.rate:,.0f} rows/s")
+    if status.left_s is not None:
+        parts.append(f"{about(status.left_s)} left")
     text = f"{status.name}: {', '.join(parts)}"
     if status.error:
-        text += f": {status.error}" + (f"\n  → {status.hint}" if status.hint else "")
+        text += f": {status.error}" + (f"\n  → {_way_out(status)}" if status.hint else "")
     return "\n".join(visible(part) for part in text.split("\n"))
 
 
-def overview(tables: Sequence[TableStatus]) -> RenderableType:
-    """All tables as a grid: name, state, bar, rows, rate, lag; below it why a table waits or has failed."""
-    grid = Table.grid(padding=(0, 2))
-    for justify in ("left", "left", "left", "right", "right", "right", "right"):
-        grid.add_column(justify=justify, no_wrap=True)
-    notes: list[RenderableType] = []
-    for status in tables[:SHOWN_TABLES]:
+def overview(tables: Sequence[TableStatus], width: int = 120, room: int | None = None) -> RenderableType:
+    """All tables as a grid for a screen of this width: state, bar, rows, rate, time left, lag; below it why one waits.
+
+    With `room` at most so many tables are shown: those first that need a look.
+    """
+    wide = width >= WIDE
+    grid = Table.grid(padding=(0, 2 if wide else 1))
+    for column in range(9 if wide else 8):
+        grid.add_column(justify="left" if column < 3 else "right", no_wrap=True)
+    shown = list(tables)
+    if room is not None and len(shown) > room:
+        shown = sorted(shown, key=lambda t: ORDER.index(t.state) if t.state in ORDER else 0)[:room]
+    for status in shown:
+        spans = f"{status.spans_done:,}/{status.spans_total:,} spans" if status.state != "live" else ""
         grid.add_row(
             Text(visible(status.name), style="bold"),
             Text(status.state, style=STYLES.get(status.state, "")),
-            ProgressBar(total=max(status.spans_total, 1), completed=_bar(status), width=BAR_WIDTH),
-            Text(_percent(status)),
-            Text(count(status.rows, "row")),
-            Text(f"{status.rate:,.0f}/s" if status.rate else "", style="dim"),
-            Text(_lag(status.lag_s), style="dim"),
+            ProgressBar(total=1.0, completed=_bar(status), width=24 if wide else 10),
+            Text(_covered(status)),
+            *((Text(spans if status.spans_total else "", style="dim"),) if wide else ()),
+            Text(_rows(status) if wide else short(status.rows)),
+            Text(_rate(status, wide), style="dim"),
+            Text("" if status.left_s is None else about(status.left_s)),
+            Text(behind(status.lag_s, status.lag_bytes if wide else None, "lag " if wide else ""), style="dim"),
         )
-        notes += _notes(status)
-    if len(tables) > SHOWN_TABLES:
-        notes.append(Text(f"… and {count(len(tables) - SHOWN_TABLES, 'table')} more", style="dim"))
-    return Group(grid, *notes)
+    below = notes(shown)
+    if len(tables) > len(shown):
+        below.append(Text(f"… and {count(len(tables) - len(shown), 'table')} more", style="dim"))
+    return Group(grid, *below)
 
 
-def _notes(status: TableStatus) -> list[RenderableType]:
-    if status.error:
-        found: list[RenderableType] = [
-            Text.assemble(("✗ ", "bold red"), f"{visible(status.name)}: {visible(status.error)}")
-        ]
-        return [*found, Text.assemble(("  → ", "bold cyan"), visible(status.hint))] if status.hint else found
-    if status.waiting_for:
-        return [Text.assemble(("⚠ ", "bold yellow"), f"{visible(status.name)} waits for {visible(status.waiting_for)}")]
-    return []
+def notes(found: Sequence[TableStatus] | Sequence[ConnectionStatus]) -> list[RenderableType]:
+    """Why something stands still, with the way out; said once for all that it concerns."""
+    names: dict[tuple[str, ...], list[str]] = {}
+    for x in found:
+        if x.error:
+            names.setdefault(("error", x.error, _way_out(x)), []).append(x.name)
+        elif x.waiting_for:
+            names.setdefault(("waits", x.waiting_for), []).append(x.name)
+        if isinstance(x, TableStatus) and x.note:
+            names.setdefault(("note", x.note), []).append(x.name)
+    lines: list[RenderableType] = []
+    for (kind, what, *more), who in names.items():
+        if kind == "error":
+            lines.append(Text.assemble(("✗ ", "bold red"), f"{_who(who)}: {visible(what)}"))
+            lines += [Text.assemble(("  → ", "bold cyan"), visible(hint)) for hint in more if hint]
+        elif kind == "waits":
+            verb = "waits for" if len(who) == 1 else "wait for"
+            lines.append(Text.assemble(("⚠ ", "bold yellow"), f"{_who(who)} {verb} {visible(what)}"))
+        else:
+            lines.append(Text(f"  {_who(who)}: {visible(what)}", style="dim"))
+    return lines
+
+
+def behind(seconds: float | None, bytes: int | None, word: str = "lag ") -> str:
+    """How far something is behind, as far as it is known: `lag 0.3 s, 12 MB`."""
+    if seconds is None:
+        return ""
+    text = f"{seconds:.1f} s" if seconds < 100 else f"{seconds / 60:,.0f} min"
+    return word + text + (f", {size(bytes)}" if bytes else "")
+
+
+def size(bytes: float) -> str:
+    """`512 B`, `2.5 MB`, `1.0 GB`."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if bytes < 1000:
+            return f"{bytes:.0f} B" if unit == "B" else f"{bytes:.1f} {unit}"
+        bytes /= 1000
+    return f"{bytes:,.1f} TB"
+
+
+def short(n: float) -> str:
+    """A number in a few characters: `950`, `12.3 k`, `1.2 M`."""
+    for unit in ("", " k", " M", " G"):
+        if n < 999.5:
+            return f"{n:.0f}{unit}" if unit == "" or n >= 99.95 else f"{n:.1f}{unit}"
+        n /= 1000
+    return f"{n:,.1f} T"
+
+
+def _way_out(x: TableStatus | ConnectionStatus) -> str:
+    """The hint, and whether it goes on by itself."""
+    retry = RETRIES[Retry(x.retry)] if x.retry else ""
+    return f"{x.hint} ({retry})" if x.hint and retry else x.hint or retry
+
+
+def _who(names: list[str]) -> str:
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return visible(", ".join(names[:3])) + more
+
+
+def _rows(status: TableStatus) -> str:
+    """The rows that were read, of about how many."""
+    if status.state in ("filling", "paused") and status.rows_estimate:
+        return f"{status.rows:,} of ≈ {short(status.rows_estimate)} rows"
+    return count(status.rows, "row")
+
+
+def _rate(status: TableStatus, wide: bool) -> str:
+    if not status.rate:
+        return ""
+    return f"{status.rate:,.0f}/s" if wide else f"{short(status.rate)}/s"
 
 
 def _bar(status: TableStatus) -> float:
     """How far the bar goes: a live table is full even if it has no spans to count."""
-    return max(status.spans_total, 1) if status.state == "live" else status.covered * max(status.spans_total, 1)
+    return 1.0 if status.state == "live" else status.covered
 
 
-def _percent(status: TableStatus) -> str:
-    """Covered so far, never rounded up to 100 before it is all."""
-    return "100 %" if status.covered >= 1 or status.state == "live" else f"{min(int(status.covered * 100), 99)} %"
-
-
-def _lag(seconds: float | None) -> str:
-    if seconds is None:
-        return ""
-    return f"lag {seconds:.1f} s" if seconds < 100 else f"lag {seconds / 60:,.0f} min"
+def _covered(status: TableStatus) -> str:
+    return percent(1.0 if status.state == "live" else status.covered)

@@ -3,53 +3,92 @@
 from __future__ import annotations
 
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from rich.console import Group, RenderableType
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
 from headwater.cli import render
-from headwater.cli.reach import reach
-from headwater.cli.screen import STYLES, overview
+from headwater.cli.reach import open_home, reach
+from headwater.cli.screen import STYLES, behind, notes, overview, size
 from headwater.engine.results import ConnectionStatus, Status
+from headwater.errors import MachineError
+
+REFRESH_S = 1.0
 
 
-def status(home: Path, *, quiet: bool) -> dict[str, Any]:
-    """Prints the status; gives what the envelope says."""
-    with reach(home) as engine:
-        found = engine.status()
-    if not quiet:
-        render.console(sys.stdout).print(report(found))
-    return found.as_dict()
+def status(home: Path, *, once: bool, quiet: bool) -> dict[str, Any]:
+    """Prints the status once, or shows it on a terminal until Ctrl-C; gives what the envelope says."""
+    out = render.console(sys.stdout)
+    if quiet or once or not out.is_terminal:
+        with reach(home) as engine:
+            found = engine.status()
+        if not quiet:
+            out.print(report(found, out.width))
+        return found.as_dict()
+    hw = open_home(home)
+    try:
+        return watch(out, hw.status, lambda: time.sleep(REFRESH_S)).as_dict()
+    finally:
+        hw.close()
 
 
-def report(found: Status) -> RenderableType:
-    """The whole status as text."""
+def watch(out: Console, ask: Callable[[], Status], pause: Callable[[], None]) -> Status:
+    """Shows the status again and again until Ctrl-C; gives the last one."""
+    found = ask()
+    with Live(console=out, auto_refresh=False, vertical_overflow="ellipsis") as live:
+        try:
+            while True:
+                live.update(report(found, out.width, out.height), refresh=True)
+                pause()
+                found = _again(ask, found)
+        except KeyboardInterrupt:
+            return found
+
+
+def _again(ask: Callable[[], Status], before: Status) -> Status:
+    """The status now; while a server is just ending, the one before."""
+    try:
+        return ask()
+    except MachineError as e:
+        if e.code != "server.unreachable":
+            raise
+        return before
+
+
+def report(found: Status, width: int = 120, height: int | None = None) -> RenderableType:
+    """The whole status as text, for a screen of this size; without a height all tables are shown."""
     server = f"server {found.server_pid}" if found.server_pid else "no server runs"
     age = "" if found.epoch_age_s is None else f", {found.epoch_age_s:.1f} s old"
     head = Text(f"{found.home}: {server}, epoch {found.epoch}{age}")
     if not found.connections:
         return Group(head, Text("no connection is defined", style="dim"))
-    return Group(head, Text(), _connections(found.connections), Text(), overview(found.tables))
+    room = None if height is None else max(3, height - len(found.connections) - 6)
+    return Group(head, Text(), _connections(found.connections), Text(), overview(found.tables, width, room))
 
 
 def _connections(connections: tuple[ConnectionStatus, ...]) -> RenderableType:
     grid = Table.grid(padding=(0, 2))
-    notes: list[RenderableType] = []
     for c in connections:
-        kept = "" if c.slot_bytes is None else f"slot keeps {c.slot_bytes / 1e6:,.1f} MB"
         grid.add_row(
             Text(render.visible(c.name), style="bold"),
             Text(c.state, style=STYLES.get(c.state, "")),
             Text(f"index {c.index:,}"),
-            Text(f"position {c.position}", style="dim"),
-            Text("" if c.lag_s is None else f"lag {c.lag_s:.1f} s", style="dim"),
-            Text(kept, style="dim"),
+            Text(f"position {c.position}" if c.position else "", style="dim"),
+            Text(behind(c.lag_s, c.lag_bytes), style="dim"),
+            Text(_kept(c), style="dim"),
         )
-        if c.error:
-            notes.append(Text.assemble(("✗ ", "bold red"), f"{render.visible(c.name)}: {render.visible(c.error)}"))
-            if c.hint:
-                notes.append(Text.assemble(("  → ", "bold cyan"), render.visible(c.hint)))
-    return Group(grid, *notes)
+    return Group(grid, *notes(connections))
+
+
+def _kept(c: ConnectionStatus) -> str:
+    """What the upstream's slot keeps for us, against the limit that the upstream has set."""
+    if c.slot_bytes is None:
+        return ""
+    limit = "" if c.slot_limit_bytes is None else f" of {size(c.slot_limit_bytes)}"
+    return f"slot keeps {size(c.slot_bytes)}{limit}"

@@ -58,6 +58,7 @@ class Folds:
         self._reader = reader
         self._rest_until = 0.0
         self._holes_at: dict[int, float] = {}
+        self.changes: dict[int, int] = {}  # relation → changes that are not in its base, when last looked at
 
     def tick(self) -> None:
         """Makes runs of long tails, then folds the largest overlay that is due, if the budget allows."""
@@ -72,6 +73,8 @@ class Folds:
         """Makes a run of a long tail; has keys scanned again that nothing can complete. True if it did that."""
         if not o.changes:
             return False
+        if o.relation.partial and o.settled and self._guarded(o.relation, partial(self._scan_holes, o)):
+            return True
         if o.settled:
             self._guarded(o.relation, partial(self._reader.make_run, o.relation, o.layout, o.index, self._held))
             return False
@@ -96,6 +99,7 @@ class Folds:
         took = time.monotonic() - began
         self._rest_until = time.monotonic() + took * (1 / FOLD_BUDGET - 1)
         if folded:
+            self._home.live.counters.took("headwater_fold_seconds", took, relation_id)
             log.info("folded relation=%s seconds=%.2f", relation_id, took)
         return folded
 
@@ -124,4 +128,5 @@ class Folds:
                 )
                 folded_at = relations.folded_at(c, relation.id)
                 found.append(Overlay(relation, changes, layout, index, folded_at))
+        self.changes = {o.relation.id: o.changes for o in found}
         return found

@@ -6,11 +6,12 @@ import fcntl
 import json
 import os
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
 from headwater import config
+from headwater.engine.live import Live
 from headwater.errors import MachineError
 from headwater.meta.store import Meta
 from headwater.storage import Storage, usable_home
@@ -23,6 +24,7 @@ class Home:
     path: Path
     storage: Storage
     meta: Meta
+    live: Live = field(default_factory=Live, repr=False, compare=False)
 
     @classmethod
     def open(cls, path: Path) -> Home:

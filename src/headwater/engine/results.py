@@ -52,22 +52,31 @@ class Result:
 class TableStatus:
     """Where one table stands.
 
-    `covered` is the share (0 to 1) of its spans that a reader sees; `lag_s` how far its newest epoch is behind the
-    upstream, None while nobody knows. `waiting_for` says in words what a waiting table waits for; `error` why a
-    failed one stopped, and `hint` the way out. `overlay` = changes that no fold has taken into the base yet.
+    `covered` is the share (0 to 1) of its spans that a reader sees. `rows_estimate` (rows in all) and `left_s` (how
+    long scanning goes on) are estimates. `position` is the cut at which it is read now. `lag_s` and `lag_bytes` say
+    how far its connection is behind the upstream; None while nobody knows. `waiting_for` says in words what it waits
+    for, `note` what its rows do not hold although nothing is wrong; `error` why it stopped, `hint` the way out,
+    `retry` whether it is tried again (`auto`, `after fix`, `never`). `overlay` = changes that are not in the base.
     """
 
     name: str
     state: str
     spans_done: int = 0
     spans_total: int = 0
-    rows: int = 0
+    rows: int = 0  # read by scans
     rate: float = 0.0  # rows per second
     covered: float = 0.0
+    rows_estimate: int | None = None
+    left_s: float | None = None
+    position: str = ""
     lag_s: float | None = None
+    lag_bytes: int | None = None
     waiting_for: str = ""
+    note: str = ""
+    code: str = ""
     error: str = ""
     hint: str = ""
+    retry: str = ""
     overlay: int = 0
     unkept: int = 0  # values that the lake could not keep exactly; they are NULL there
     connection: str = ""
@@ -75,16 +84,25 @@ class TableStatus:
 
 @dataclass(frozen=True, slots=True)
 class ConnectionStatus:
-    """Where one connection stands. `slot_bytes` is the log that the upstream keeps for us."""
+    """Where one connection stands.
+
+    The upstream keeps `slot_bytes` of log for us, at most `slot_limit_bytes` (None: no limit, or unknown). `lag_s` is
+    how long the upstream has been known to be ahead; while nobody can ask it, how long the changelog has not moved.
+    """
 
     name: str
     state: str
     index: int = 0
     position: str = ""
     lag_s: float | None = None
+    lag_bytes: int | None = None
     slot_bytes: int | None = None
+    slot_limit_bytes: int | None = None
+    waiting_for: str = ""
+    code: str = ""
     error: str = ""
     hint: str = ""
+    retry: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,18 +6,19 @@ import logging
 import os
 import threading
 import time
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from pyspark.sql import SparkSession
 
-from headwater.engine import crash, epoch, spark
+from headwater.engine import crash, epoch, pulse, spark
 from headwater.engine.backfill import Backfill
 from headwater.engine.clean import clean, clean_start
 from headwater.engine.committer import Committer
 from headwater.engine.folds import Folds
 from headwater.engine.home import Home, HomeLock, wait_until_gone
+from headwater.engine.live import Lag
+from headwater.engine.pulse import Pulse
 from headwater.engine.read import Reader
 from headwater.engine.supervisor import Supervisor
 from headwater.engine.upstreams import passed, upstream_of
@@ -26,6 +27,7 @@ from headwater.errors import FencedError, HeadwaterError, MachineError
 from headwater.meta import connections, lease, spans
 from headwater.meta.lease import Lease
 from headwater.model import ConnectionInfo, ConnectionState
+from headwater.source.upstream import LogEnd
 
 log = logging.getLogger(__name__)
 
@@ -45,18 +47,6 @@ class _Loop:
     thread: threading.Thread | None = None
 
 
-@dataclass(slots=True)
-class Rate:
-    """How fast a count grows, over a few seconds."""
-
-    seen: deque[tuple[float, int]] = field(default_factory=lambda: deque(maxlen=20))
-
-    def of(self, count: int) -> float:
-        self.seen.append((time.monotonic(), count))
-        (at, first), (now, last) = self.seen[0], self.seen[-1]
-        return (last - first) / (now - at) if now > at else 0.0
-
-
 class Server:
     """One home's running server. `start()`, then `stop()`; `failure` is set when it cannot go on."""
 
@@ -72,7 +62,7 @@ class Server:
         self._preparing: dict[int, threading.Thread] = {}
         self._preparing_waits: dict[int, str] = {}
         self._dropped: set[int] = set()
-        self._rates: dict[int, Rate] = {}
+        self._pulse = Pulse(home)
         self._loops: list[_Loop] = []
 
     def start(self) -> None:
@@ -99,16 +89,20 @@ class Server:
             _Loop("backfill", self.backfill.tick, TICK_S),
             _Loop("folds", self.folds.tick, 1.0),
             _Loop("watcher", self.watcher.tick, 2.0),
+            _Loop("rates", self._pulse.look, pulse.LOOK_S),
+            _Loop("lag", self._pulse.ask, pulse.ASK_S),
             _Loop("clean", lambda: clean(self.home, held, self.reader.overlays), CLEAN_S),
         ]
         for loop in self._loops:
             loop.thread = threading.Thread(target=self._repeat, args=(loop,), name=loop.name, daemon=True)
             loop.thread.start()
         threading.Thread(target=self._start_spark, name="spark", daemon=True).start()
+        self.home.live.server = self
 
     def stop(self) -> None:
         """Ends everything; what is in flight is kept or done again by the next start."""
         self._stopping.set()
+        self.home.live.server = None
         for loop in self._loops:
             loop.wake.set()
         if hasattr(self, "supervisor"):
@@ -153,9 +147,20 @@ class Server:
     def pid(self) -> int:
         return os.getpid()
 
-    def rate(self, relation_id: int, rows: int) -> float:
-        """Rows scanned per second over the last few seconds."""
-        return self._rates.setdefault(relation_id, Rate()).of(rows)
+    def rate(self, relation_id: int) -> float:
+        return self._pulse.rate(relation_id)
+
+    def lag(self, connection_id: int, position: str) -> Lag | None:
+        return self._pulse.lag(connection_id, position)
+
+    def log_end(self, connection_id: int) -> LogEnd | None:
+        return self._pulse.log_end(connection_id)
+
+    def overlay(self, relation_id: int) -> int | None:
+        return self.folds.changes.get(relation_id)
+
+    def processes(self) -> dict[str, list[int]]:
+        return {"server": [self.pid], "capture": self.supervisor.pids(), "spark": spark.processes()}
 
     def preparing(self, connection_id: int) -> str:
         """What the creation of a connection's slot waits for, in words."""
@@ -184,6 +189,7 @@ class Server:
                 self._fail(e)
                 return
             except HeadwaterError as e:
+                self.home.live.counters.add("headwater_errors_total", of=e.code)
                 log.warning("%s: %s %s", loop.name, e.code, e.message)
                 self._stopping.wait(1.0)
             except Exception as e:
@@ -208,7 +214,9 @@ class Server:
 
     def _publish(self) -> None:
         assert self._held is not None
+        began = time.monotonic()
         if epoch.publish_if_moved(self.home.meta, self._held) is not None:
+            self.home.live.counters.took("headwater_epoch_publish_seconds", time.monotonic() - began)
             crash.here("epoch.published")
 
     def _publish_last(self) -> None:

@@ -1,39 +1,60 @@
-"""Where everything stands: meta's view, with what only the running server knows."""
+"""Where everything stands: meta's view, with what only the running server knows.
+
+The cost does not depend on how many spans there are: they are summed by the database, all relations at once.
+"""
 
 from __future__ import annotations
 
 import time
-from typing import Protocol
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from sqlalchemy.engine import Connection
 
 from headwater.engine.home import Home
+from headwater.engine.live import Lag, Serving
+from headwater.engine.progress import estimated_rows, seconds_left
 from headwater.engine.results import ConnectionStatus, Status, TableStatus
-from headwater.meta import connections, epochs, relations, segments, spans
-from headwater.model import ConnectionInfo, ConnectionState, Epoch, RelationInfo, SpanState
+from headwater.meta import connections, epochs, progress, relations, segments
+from headwater.meta.progress import Progress
+from headwater.model import ConnectionInfo, ConnectionState, Control, Epoch, RelationInfo, TableState
+
+UNFINISHED = (TableState.DEFINED, TableState.WAITING, TableState.FILLING)
 
 
-class Waits(Protocol):
-    """What a running server can say about what is being waited for."""
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """What one look at meta gave, for all tables."""
 
-    def waiting_for(self, relation_id: int) -> str: ...
+    c: Connection
+    connections: dict[int, ConnectionInfo]
+    lags: dict[int, Lag | None]
+    relations: dict[int, RelationInfo]
+    progress: dict[int, Progress]
+    unkept: dict[int, int]
+    newest: Epoch | None
+    server: Serving | None
 
-    def preparing(self, connection_id: int) -> str: ...
 
-    def rate(self, relation_id: int, rows: int) -> float: ...
-
-    @property
-    def pid(self) -> int: ...
-
-
-def status_of(home: Home, server: Waits | None) -> Status:
+def status_of(home: Home, server: Serving | None) -> Status:
     """The status of a home; without a server only what meta knows."""
     with home.meta.read() as c:
-        newest = epochs.newest(c)
         known = connections.all(c)
-        names = {x.id: x for x in known}
-        tables = tuple(_table(c, r, names[r.connection_id], newest, server) for r in relations.named(c))
-        linked = tuple(_connection(c, x) for x in known)
+        found = relations.all(c)
+        seen = _Seen(
+            c,
+            {x.id: x for x in known},
+            {x.id: server.lag(x.id, x.position) if server else None for x in known},
+            {r.id: r for r in found},
+            progress.of_all(c),
+            progress.notices(c, "value.unkept"),
+            epochs.newest(c),
+            server,
+        )
+        linked = tuple(_connection(seen, x) for x in known)
+        lag_s = {x.id: status.lag_s for x, status in zip(known, linked, strict=True)}
+        tables = tuple(_table(seen, r, lag_s[r.connection_id]) for r in found)
+    newest = seen.newest
     return Status(
         home=str(home.path),
         server_pid=server.pid if server else None,
@@ -44,52 +65,123 @@ def status_of(home: Home, server: Waits | None) -> Status:
     )
 
 
-def _connection(c: Connection, x: ConnectionInfo) -> ConnectionStatus:
+def shown_name(r: RelationInfo, known: Iterable[RelationInfo]) -> str:
+    """What a screen calls a relation: one that is being built to take a table's place is that table's resync."""
+    if not r.replaces:
+        return r.name
+    replaced = next((x.name for x in known if x.id == r.replaces), r.name.removeprefix(relations.BESIDE))
+    return f"{replaced} (resync)"
+
+
+def _connection(seen: _Seen, x: ConnectionInfo) -> ConnectionStatus:
     error = x.error or {}
+    lag = seen.lags[x.id]
+    end = seen.server.log_end(x.id) if seen.server else None
     return ConnectionStatus(
         name=x.name,
         state=x.state,
         index=x.committed_index,
         position=x.position,
-        lag_s=_lag(c, x),
+        lag_s=lag.seconds if lag else _silence(seen.c, x),
+        lag_bytes=lag.bytes if lag else None,
+        slot_bytes=end.kept_bytes if end else None,
+        slot_limit_bytes=end.limit_bytes if end else None,
+        code=error.get("code", ""),
         error=error.get("message", ""),
         hint=error.get("hint", ""),
+        retry=error.get("retry", ""),
+        waiting_for=seen.server.preparing(x.id) if seen.server else "",
     )
 
 
-def _lag(c: Connection, x: ConnectionInfo) -> float | None:
-    """While the capture runs its position moves with the upstream's; otherwise nobody knows how far that has gone."""
-    if x.state is ConnectionState.RUNNING:
+def _silence(c: Connection, x: ConnectionInfo) -> float | None:
+    """How long the changelog has not moved, where nobody knows how far the upstream has gone; it may be less behind."""
+    if x.state is ConnectionState.RUNNING or not x.position:
         return None
-    return time.time() - connections.position_at(c, x.id) if x.position else None
+    return time.time() - connections.position_at(c, x.id)
 
 
-def _table(
-    c: Connection, r: RelationInfo, connection: ConnectionInfo, newest: Epoch | None, server: Waits | None
-) -> TableStatus:
-    found = spans.all(c, r.id)
-    done = sum(s.state in (SpanState.COVERED, SpanState.SETTLED) for s in found)
-    rows = sum(s.rows for s in found)
-    layout = epochs.layout_at(c, r.id, newest.id) if newest else None
-    overlay = 0
-    if newest is not None and layout is not None and layout.spans:
-        index = newest.index_of(r.connection_id)
-        overlay = segments.count_changes(c, r.connection_id, r.upstream_id, layout.log_index, index)
+def _table(seen: _Seen, r: RelationInfo, lag_s: float | None) -> TableStatus:
+    connection, p = seen.connections[r.connection_id], seen.progress[r.id]
+    rate = seen.server.rate(r.id) if seen.server and r.state in UNFINISHED else 0.0
+    lag = seen.lags[r.connection_id]
     error = r.error or connection.error or {}
-    waiting = (server.waiting_for(r.id) or server.preparing(r.connection_id)) if server else ""
     return TableStatus(
-        name=r.name,
-        state=r.state,
-        spans_done=done,
-        spans_total=len(found),
-        rows=rows,
-        rate=server.rate(r.id, rows) if server else 0.0,
-        covered=1.0 if layout and layout.complete else done / len(found) if found else 0.0,
-        lag_s=_lag(c, connection),
-        waiting_for=waiting,
+        name=shown_name(r, seen.relations.values()),
+        state=r.shown_state,
+        spans_done=p.covered,
+        spans_total=p.total,
+        rows=p.rows,
+        rate=rate,
+        covered=1.0 if p.complete else p.covered / p.total if p.total else 0.0,
+        rows_estimate=estimated_rows(p),
+        left_s=seconds_left(p, rate) if r.state is TableState.FILLING else None,
+        position=_cut(seen, connection, p),
+        lag_s=lag_s,
+        lag_bytes=lag.bytes if lag else None,
+        waiting_for=_waits_for(seen, r, p, connection),
+        note=_note(r, p),
+        code=error.get("code", ""),
         error=error.get("message", ""),
         hint=error.get("hint", ""),
-        overlay=overlay,
-        unkept=sum(n.count for n in relations.notices(c, r.id) if n.code == "value.unkept"),
+        retry=error.get("retry", ""),
+        overlay=_overlay(seen, r, p),
+        unkept=seen.unkept.get(r.id, 0),
         connection=connection.name,
     )
+
+
+def _cut(seen: _Seen, connection: ConnectionInfo, p: Progress) -> str:
+    """The upstream position at which the table is read now; empty while nothing of it is."""
+    cuts = seen.newest.cuts if seen.newest and p.covered else ()
+    cut = next((x for x in cuts if x.connection_id == connection.id), None)
+    if cut is None:
+        return ""
+    # idle progress makes no epoch: the same rows are true at the position that was reached meanwhile
+    return connection.position if cut.index == connection.committed_index else cut.position
+
+
+def _overlay(seen: _Seen, r: RelationInfo, p: Progress) -> int:
+    known = seen.server.overlay(r.id) if seen.server else None
+    if known is not None:
+        return known
+    if seen.newest is None or p.log_index is None:
+        return 0
+    index = seen.newest.index_of(r.connection_id)
+    return segments.count_changes(seen.c, r.connection_id, r.upstream_id, p.log_index, index)
+
+
+def _waits_for(seen: _Seen, r: RelationInfo, p: Progress, connection: ConnectionInfo) -> str:
+    """What a table that is not readable as a whole waits for, in words; empty when it is being worked on."""
+    if r.state is TableState.FAILED:
+        return ""
+    if r.block and p.complete:
+        others = [x for x in seen.relations.values() if x.block == r.block and not seen.progress[x.id].complete]
+        return f"the other tables of its block: {_names(others)}" if others else ""
+    if r.state not in UNFINISHED:
+        return ""
+    if r.control is Control.PAUSED:
+        return f"RESUME BACKFILL {r.name.removeprefix(relations.BESIDE)}"
+    if seen.server is None:
+        return "a server: start `headwater run`"
+    return (
+        seen.server.waiting_for(r.id)
+        or seen.server.preparing(r.connection_id)
+        or ("" if connection.state is ConnectionState.RUNNING else f"connection {connection.name}")
+    )
+
+
+def _note(r: RelationInfo, p: Progress) -> str:
+    """What its rows do not hold although nothing is wrong, in words."""
+    if r.control is Control.CANCELLED:
+        return "its backfill was cancelled: rows that were not read by then come only with their next change"
+    if not r.whole:
+        return "without its history: rows come only with their next change"
+    if p.total and not p.complete and not r.ordered:
+        return "its keys compare only in the database: readable when complete"
+    return ""
+
+
+def _names(found: Sequence[RelationInfo]) -> str:
+    more = f" and {len(found) - 3} more" if len(found) > 3 else ""
+    return ", ".join(r.name for r in found[:3]) + more

@@ -82,6 +82,7 @@ class Supervisor:
         now = time.monotonic()
         if child is not None:
             slot.child = None
+            self.home.live.counters.add("headwater_capture_restarts_total", of=id)
             slot.restart_at = now + slot.backoff_s
             slot.backoff_s = min(slot.backoff_s * 2, RESTART_LAST_S)
         if now >= slot.restart_at:

@@ -19,3 +19,8 @@ def upstream_of(meta: Meta, connection_id: int) -> PostgresUpstream:
 def passed(type: str, position: str, high: str) -> bool:
     """Whether a connection of this type has published everything up to `high`."""
     return bool(position) and kind(type).passed(position, high)
+
+
+def distance(type: str, position: str, end: str) -> int:
+    """How many bytes of log lie between what a connection of this type has published and `end`."""
+    return kind(type).distance(position, end)

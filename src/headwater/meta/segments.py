@@ -105,8 +105,17 @@ def of_table(c: Connection, connection_id: int, upstream_id: int, after: int, up
 
 
 def count_changes(c: Connection, connection_id: int, upstream_id: int, after: int, upto: int) -> int:
-    """At most how many changes of a table lie in (after, upto]; 0 means certainly none."""
-    q = sa.select(sa.func.coalesce(sa.func.sum(part.c.changes), 0)).where(
+    """About how many changes of a table lie in (after, upto]; 0 means certainly none.
+
+    A part that lies in the range only partly (merged segments have large ones) counts by the share of its indexes.
+    """
+    if upto <= after:
+        return 0
+    first = sa.case((part.c.first_index > after, part.c.first_index), else_=after + 1)
+    last = sa.case((part.c.last_index < upto, part.c.last_index), else_=upto)
+    inside, whole = last - first + 1, part.c.last_index - part.c.first_index + 1
+    share = (part.c.changes * inside + whole - 1) // whole  # rounded up: something is never nothing
+    q = sa.select(sa.func.coalesce(sa.func.sum(share), 0)).where(
         part.c.connection_id == connection_id,
         part.c.upstream_id == upstream_id,
         part.c.last_index > after,
@@ -142,6 +151,12 @@ def in_range(c: Connection, connection_id: int, after: int, upto: int) -> list[S
     return [_segment(r, parts(c, connection_id, r.first_index)) for r in rows]
 
 
+def sizes(c: Connection) -> dict[int, tuple[int, int]]:
+    """How many segments each connection's changelog keeps, and their bytes."""
+    q = sa.select(segment.c.connection_id, sa.func.count(), sa.func.sum(segment.c.bytes))
+    return {id: (int(n), int(size)) for id, n, size in c.execute(q.group_by(segment.c.connection_id))}
+
+
 def parts(c: Connection, connection_id: int, first_index: int) -> tuple[Part, ...]:
     rows = c.execute(
         sa.select(part)
@@ -163,6 +178,33 @@ def remove(c: Connection, connection_id: int, upto: int, older_than: float) -> l
             sa.delete(segment).where(segment.c.connection_id == connection_id, segment.c.first_index == row.first_index)
         )
     return [row.path for row in rows]
+
+
+def between(c: Connection, connection_id: int, first: int, last: int) -> list[Segment]:
+    """The segments that lie in [first, last], with their parts, by two questions however many they are."""
+    inside = sa.and_(part.c.connection_id == connection_id, part.c.segment_index.between(first, last))
+    of: dict[int, list[Part]] = {}
+    for row in c.execute(sa.select(part).where(inside).order_by(part.c.segment_index, part.c.batch)):
+        of.setdefault(row.segment_index, []).append(_part(row))
+    rows = c.execute(
+        sa.select(segment)
+        .where(segment.c.connection_id == connection_id, segment.c.first_index >= first, segment.c.last_index <= last)
+        .order_by(segment.c.first_index)
+    )
+    return [_segment(r, tuple(of.get(r.first_index, ()))) for r in rows]
+
+
+def remove_schemas(c: Connection) -> int:
+    """Forgets schema versions that no change was written with, except each table's newest; returns how many went.
+
+    The newest stays whatever happens: a capture that runs may be about to publish changes under it.
+    """
+    used = sa.select(part.c.schema_id)
+    newest = sa.select(sa.func.max(schema_version.c.id)).group_by(
+        schema_version.c.connection_id, schema_version.c.upstream_id
+    )
+    where = sa.and_(schema_version.c.id.not_in(used), schema_version.c.id.not_in(newest))
+    return int(c.execute(sa.delete(schema_version).where(where)).rowcount)
 
 
 def add_schema(

@@ -20,6 +20,9 @@ def _control_of_backfills(c: Connection) -> None:
     for column in ("control TEXT NOT NULL DEFAULT ''", "block BIGINT NOT NULL DEFAULT 0"):
         c.exec_driver_sql(f"ALTER TABLE relation ADD COLUMN {column}")
     c.exec_driver_sql("ALTER TABLE relation ADD COLUMN replaces BIGINT NOT NULL DEFAULT 0")
+    c.exec_driver_sql("ALTER TABLE relation ADD COLUMN rows_estimate BIGINT NOT NULL DEFAULT -1")
+    tables.retired_segment.create(c)
+    c.exec_driver_sql("CREATE INDEX span_progress ON span (relation_id, state, rows, log_index)")
 
 
 # version → what brings a home of that version to the next one

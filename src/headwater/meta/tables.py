@@ -72,6 +72,14 @@ part = Table(
     Index("part_by_table", "connection_id", "upstream_id", "last_index"),
 )
 
+retired_segment = Table(  # files that a merged segment replaced; kept while a reader may be about to open them
+    "retired_segment",
+    metadata,
+    Column("path", Text, primary_key=True),
+    Column("connection_id", Id, nullable=False),
+    Column("retired_at", Float, nullable=False),
+)
+
 schema_version = Table(
     "schema_version",
     metadata,
@@ -109,6 +117,7 @@ relation = Table(
     Column("control", Text, nullable=False, server_default=""),
     Column("block", BigInteger, nullable=False, server_default="0"),
     Column("replaces", BigInteger, nullable=False, server_default="0"),
+    Column("rows_estimate", BigInteger, nullable=False, server_default="-1"),  # when planning began; -1: unknown
     sqlite_autoincrement=True,  # an id is never used again
 )
 
@@ -131,6 +140,7 @@ span = Table(
     ),  # 1: the base may hold rows of an earlier scan, which go when it is covered
     Column("rows", BigInteger, nullable=False),
     UniqueConstraint("relation_id", "ordinal"),
+    Index("span_progress", "relation_id", "state", "rows", "log_index"),  # progress is summed from the index alone
     sqlite_autoincrement=True,  # an id is never used again
 )
 

@@ -45,6 +45,15 @@ class Prepared:
     life: str
 
 
+@dataclass(frozen=True, slots=True)
+class LogEnd:
+    """Where an upstream's log ends, how much of it is kept for us, and how much may be; None: unknown or no limit."""
+
+    position: str
+    kept_bytes: int | None = None
+    limit_bytes: int | None = None
+
+
 class Upstream(Protocol):
     """An upstream database as the engine sees it. Every method may be called again after a crash."""
 
@@ -83,12 +92,16 @@ class Upstream(Protocol):
         `table` is its name in the lake; `truncated` says that the log told of a TRUNCATE in between.
         """
 
-    def slot_bytes(self) -> int | None:
-        """How much log the upstream keeps for us; None if unknown."""
+    def log_end(self) -> LogEnd:
+        """Where the log ends now, and what is kept of it for us. Called every few seconds; alters nothing."""
 
     @staticmethod
     def passed(position: str, high: str) -> bool:
         """Whether `position` has reached `high`."""
+
+    @staticmethod
+    def distance(position: str, end: str) -> int:
+        """How many bytes of log lie from `position` to `end`; 0 if `position` has reached it."""
 
     @staticmethod
     def sees(saw: str, txn: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:

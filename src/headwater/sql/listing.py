@@ -10,22 +10,30 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from headwater.engine.home import Home
-from headwater.engine.results import Result
+from headwater.engine.metrics import Family, collect
+from headwater.engine.progress import about, percent
+from headwater.engine.results import Result, Status
+from headwater.engine.status import status_of
 from headwater.errors import SqlError
-from headwater.meta import connections, epochs, relations, spans, tables
+from headwater.meta import connections, epochs, progress, relations, tables
 from headwater.sql import statements as st
 from headwater.sql.define import unknown
 
 EPOCHS_SHOWN = 100
 SEGMENTS_SHOWN = 1000
 
-STRING, LONG, TIME = pa.string(), pa.int64(), pa.timestamp("us", tz="UTC")
-DDL = {STRING: "STRING", LONG: "BIGINT", TIME: "TIMESTAMP"}
+STRING, LONG, DOUBLE, TIME = pa.string(), pa.int64(), pa.float64(), pa.timestamp("us", tz="UTC")
+DDL = {STRING: "STRING", LONG: "BIGINT", DOUBLE: "DOUBLE", TIME: "TIMESTAMP"}
 Columns = Sequence[tuple[str, pa.DataType]]
 
 
 def run(home: Home, statement: st.Statement) -> Result:
     """The rows of a listing."""
+    match statement:
+        case st.Show(kind=st.Listing.BACKFILLS):
+            return _backfills(status_of(home, home.live.server))
+        case st.Show(kind=st.Listing.METRICS):
+            return _metrics(collect(home, home.live.server))
     with home.meta.read() as c:
         match statement:
             case st.Show(kind=st.Listing.CONNECTIONS):
@@ -73,19 +81,45 @@ def _tables(c: Connection) -> Result:
     columns = [("name", STRING), ("connection", STRING), ("upstream", STRING), ("state", STRING)]
     columns += [("spans", STRING), ("scanned_rows", LONG), ("notices", LONG), ("error", STRING)]
     by_id = {x.id: x.name for x in connections.all(c)}
+    found, noted = progress.of_all(c), progress.notices(c)
     rows = []
     for r in relations.named(c):
-        found = spans.all(c, r.id)
-        covered = sum(s.cover_index is not None for s in found)
+        p = found[r.id]
         upstream = f"{r.upstream_schema}.{r.upstream_table}"
-        notices = sum(n.count for n in relations.notices(c, r.id))
         rows.append(
             (
-                *(r.name, by_id.get(r.connection_id, ""), upstream, r.state, f"{covered}/{len(found)}"),
-                *(spans.rows(c, r.id), notices, _error(r.error)),
+                *(r.name, by_id.get(r.connection_id, ""), upstream, r.shown_state, f"{p.covered}/{p.total}"),
+                *(p.rows, noted.get(r.id, 0), _error(r.error)),
             )
         )
     return _rows(columns, rows, "SHOW TABLES")
+
+
+def _backfills(status: Status) -> Result:
+    columns = [("table", STRING), ("state", STRING), ("covered", STRING), ("spans", STRING), ("rows", LONG)]
+    columns += [("estimated_rows", LONG), ("rows_per_second", LONG), ("time_left", STRING), ("position", STRING)]
+    columns += [("lag_seconds", DOUBLE), ("lag_bytes", LONG), ("waits_for", STRING), ("note", STRING)]
+    columns += [("error", STRING), ("hint", STRING), ("retry", STRING)]
+    rows = [
+        (
+            *(t.name, t.state, percent(t.covered), f"{t.spans_done}/{t.spans_total}", t.rows, t.rows_estimate),
+            *(round(t.rate) if t.rate else None, None if t.left_s is None else about(t.left_s), t.position or None),
+            *(None if t.lag_s is None else round(t.lag_s, 1), t.lag_bytes, t.waiting_for or None, t.note or None),
+            *(f"{t.error} ({t.code})" if t.error else None, t.hint or None, t.retry or None),
+        )
+        for t in status.tables
+    ]
+    return _rows(columns, rows, "SHOW BACKFILLS")
+
+
+def _metrics(families: Sequence[Family]) -> Result:
+    columns = [("name", STRING), ("labels", STRING), ("value", DOUBLE), ("help", STRING)]
+    rows = [
+        (x.name, ", ".join(f"{k}={v}" for k, v in zip(f.metric.labels, x.labels, strict=True)), x.value, f.metric.help)
+        for f in families
+        for x in f.samples
+    ]
+    return _rows(columns, rows, "SHOW METRICS")
 
 
 def _epochs(c: Connection) -> Result:

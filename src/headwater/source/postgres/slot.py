@@ -15,6 +15,7 @@ from headwater.source.postgres.checks import no_free_slot
 from headwater.source.postgres.replicate import OnWait, run
 from headwater.source.postgres.server import describe_server
 from headwater.source.postgres.session import Endpoint, quote_identifier, quote_literal
+from headwater.source.upstream import LogEnd
 
 FREE_TIMEOUT_S = 20.0  # a walsender that lost its reader notices within this long
 FREE_POLL_S = 0.1
@@ -111,6 +112,20 @@ def slot_status(session: Session, name: str) -> SlotStatus | None:
         safe_bytes=safe,
         sync_state=sync_state or "",
     )
+
+
+# What has been flushed is all that the log can send. The limit is in megabytes there, -1 without one.
+LOG_END = """
+SELECT pg_current_wal_flush_lsn()::text,
+       (SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn)::bigint FROM pg_replication_slots
+        WHERE slot_name = %s),
+       (SELECT nullif(setting::bigint, -1) * 1048576 FROM pg_settings WHERE name = 'max_slot_wal_keep_size')
+"""
+
+
+def log_end(session: Session, name: str) -> LogEnd:
+    """Where the log ends, and how much of it the slot keeps and may keep."""
+    return LogEnd(*query(session, LOG_END, (name,))[0])
 
 
 def drop_slot(session: Session, name: str, *, timeout_s: float = FREE_TIMEOUT_S) -> None:

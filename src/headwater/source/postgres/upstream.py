@@ -14,7 +14,7 @@ from headwater.source.postgres.checks import check_connection, check_table
 from headwater.source.postgres.server import describe_server
 from headwater.source.postgres.session import Endpoint, lsn_to_int
 from headwater.source.postgres.snapshot import Snapshot, sees
-from headwater.source.upstream import FoundColumn, FoundTable, Prepared
+from headwater.source.upstream import FoundColumn, FoundTable, LogEnd, Prepared
 
 
 class PostgresUpstream:
@@ -101,14 +101,17 @@ class PostgresUpstream:
         with self.endpoint.connect() as session:
             return watch.verdict(watch.findings(session, before, after), table, truncated=truncated)
 
-    def slot_bytes(self) -> int | None:
+    def log_end(self) -> LogEnd:
         with self.endpoint.connect() as session:
-            status = slot.slot_status(session, self._slot)
-            return None if status is None else status.retained_bytes
+            return slot.log_end(session, self._slot)
 
     @staticmethod
     def passed(position: str, high: str) -> bool:
         return lsn_to_int(position) >= lsn_to_int(high)
+
+    @staticmethod
+    def distance(position: str, end: str) -> int:
+        return max(0, lsn_to_int(end) - lsn_to_int(position))
 
     @staticmethod
     def sees(saw: str, txn: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
