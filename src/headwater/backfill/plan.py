@@ -64,11 +64,10 @@ def spans(plan: Plan, next_bound: NextBound, after: Bound | None = None, done: i
     if plan.last is None or after == plan.last:
         return
     find = arithmetic(plan) if plan.dense_from is not None else next_bound
-    step = plan.step
     while True:
         # The estimate may be far too low; longer steps keep the number of spans bounded whatever the truth is.
-        step = plan.step << max(0, done * 8 // MAX_SPANS - 3)
-        end = find(after, plan.last, step)
+        longer = max(0, (done - MAX_SPANS) * 8 // MAX_SPANS + 1)
+        end = find(after, plan.last, plan.step << longer)
         if end is None:
             yield Span(after, plan.last)
             return

@@ -10,10 +10,12 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from headwater.backfill.files import FileWriter
+from headwater.backfill.filter import read_filter
 from headwater.config import LOCK_TIMEOUT_S, SCAN_BATCH_BYTES, SCAN_SLICE_S
 from headwater.decode.scan import select_expression, text_expression, to_lake
 from headwater.decode.values import arrow_schema
 from headwater.model import Bound, Column, RelationInfo, ScanResult, Span
+from headwater.source.postgres.filter import filter_text
 from headwater.source.postgres.scan import Expected, ScanTable, TableScan
 from headwater.source.postgres.session import Endpoint, quote_identifier
 from headwater.storage import Storage
@@ -34,6 +36,7 @@ class ScanJob:
     root: str  # the home
     base_path: str  # of the base, relative to the home
     expected: Expected = field(default_factory=Expected)
+    filter: str = ""  # as the user wrote it
     label: str = "scan"  # how the files' names begin
     slice_s: float = SCAN_SLICE_S
     lock_timeout_s: float = LOCK_TIMEOUT_S
@@ -42,10 +45,12 @@ class ScanJob:
 
     @property
     def scan_table(self) -> ScanTable:
-        return scan_table(self.schema, self.table, self.columns, self.key)
+        return scan_table(self.schema, self.table, self.columns, self.key, self.filter)
 
 
-def scan_table(schema: str, table: str, columns: tuple[Column, ...], key: tuple[str, ...]) -> ScanTable:
+def scan_table(
+    schema: str, table: str, columns: tuple[Column, ...], key: tuple[str, ...], filter: str = ""
+) -> ScanTable:
     """The upstream table with what a scan selects from it: what decoding wants."""
     return ScanTable(
         schema=schema,
@@ -54,6 +59,7 @@ def scan_table(schema: str, table: str, columns: tuple[Column, ...], key: tuple[
         key=key,
         select=tuple(select_expression(quote_identifier(c.name), c) for c in columns),
         key_text=tuple(text_expression(quote_identifier(k)) for k in key),
+        filter=filter_text(read_filter(filter, columns)) if filter else "",
     )
 
 
@@ -68,6 +74,7 @@ def job_for(relation: RelationInfo, endpoint: Endpoint, identity: dict[str, str]
         span=span,
         root=root,
         base_path=relation.base_path,
+        filter=relation.filter,
         expected=Expected(identity.get("system_identifier", ""), identity.get("timeline", ""), relation.upstream_id),
     )
 
@@ -121,13 +128,12 @@ class _Progress:
 
     def __init__(self, job: ScanJob) -> None:
         self._columns = job.columns
-        self._names = [c.name for c in job.columns]
         self._key = job.key
         self.rows = 0
         self.unkept: Counter[str] = Counter()
 
     def convert(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        lake, unkept = to_lake(batch.select(self._names), self._columns, self._key)
+        lake, unkept = to_lake(batch.select(range(len(self._columns))), self._columns, self._key)
         self.rows += lake.num_rows
         self.unkept.update(unkept)
         return lake

@@ -15,8 +15,10 @@ ROW = (
 
 # The key's columns with the schema of the operators that its index compares them with. An extension's type (citext) has
 # its own, and the fixed search_path is empty: a bare `>` would silently compare such a column as plain text.
+# A composite type is compared as a record, and the text of a record says nothing of its type: it needs a cast.
 KEY = """
-SELECT a.attname::text, n.nspname::text
+SELECT a.attname::text, n.nspname::text,
+       CASE WHEN c.opcintype = 'record'::regtype THEN format_type(a.atttypid, -1) END
 FROM pg_index i
 CROSS JOIN LATERAL unnest(i.indkey::int2[], i.indclass::oid[]) WITH ORDINALITY k(attnum, opclass, place)
 JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.attnum
@@ -32,18 +34,23 @@ ORDER BY k.place
 
 @dataclass(frozen=True, slots=True)
 class KeyColumn:
-    """A key column and the schema of its comparison operators."""
+    """A key column, the schema of its comparison operators, and the type that a literal beside it must name."""
 
     name: str
     operators: str = CATALOG
+    cast: str | None = None
 
     @property
     def quoted(self) -> str:
         return f"{ROW}.{quote_identifier(self.name)}"
 
+    def literal(self, text: str) -> str:
+        """A key value; its type follows from the column, or is named."""
+        return quote_literal(text) + (f"::{self.cast}" if self.cast else "")
+
 
 def condition(key: Sequence[KeyColumn], span: Span) -> str:
-    """The span as a WHERE condition; the types of the literals follow from the columns."""
+    """The span as a WHERE condition."""
     parts = []
     if span.lo is not None:
         parts.append(_compare(key, ">" if span.lo.after else ">=", span.lo))
@@ -58,7 +65,7 @@ def order(key: Sequence[KeyColumn], *, descending: bool = False) -> str:
 
 
 def _compare(key: Sequence[KeyColumn], operator: str, bound: Bound) -> str:
-    literals = [quote_literal(v) for v in bound.key]
+    literals = [k.literal(v) for k, v in zip(key, bound.key, strict=True)]
     if len(key) == 1:
         return f"{key[0].quoted} {_operator(key[0], operator)} {literals[0]}"
     if all(k.operators == CATALOG for k in key):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import count
 from types import TracebackType
 from typing import Any, Self
 
@@ -19,9 +20,9 @@ from headwater.source.postgres.session import Endpoint, quote_identifier, quote_
 
 Hooks = Callable[[str], None]
 
-# Their Arrow value prints as the database prints it, so a bound can be made of it directly.
+# Their Arrow value prints as the database prints it, so a bound can be made of it directly. For any other key column a
+# scan also selects the database's own text, as a twin behind the table's columns.
 DIRECT = frozenset({"int2", "int4", "int8", "text", "varchar", "bpchar", "name"})
-TWIN = "__key_text_{}"  # the database's own text of a key column whose Arrow value prints differently
 
 TABLE = """
 SELECT c.oid::bigint, c.relkind::text, a.attname::text
@@ -62,6 +63,7 @@ class ScanTable:
     key: tuple[str, ...]
     select: tuple[str, ...]  # per column
     key_text: tuple[str, ...]  # per key column
+    filter: str = ""  # a condition; rows that do not meet it are not read
 
     @property
     def qualified(self) -> str:
@@ -131,15 +133,17 @@ class TableScan:
         limit = f" LIMIT {max_rows}" if max_rows else ""
         return self._session.stream(
             f"SELECT {', '.join(self._select())} FROM {at.source} AS {ROW} "
-            f"WHERE {condition(at.key, span)} ORDER BY {order(at.key)}{limit}",
+            f"WHERE {condition(at.key, span)}{self._filter()} ORDER BY {order(at.key)}{limit}",
             self._batch_bytes,
         )
+
+    def _filter(self) -> str:
+        return f" AND {self.table.filter}" if self.table.filter else ""
 
     def bound_after(self, batch: pa.RecordBatch) -> Bound:
         """The place just after the last row of a batch."""
         last = batch.slice(batch.num_rows - 1)
-        names = (n if (n := TWIN.format(i)) in batch.schema.names else k for i, k in enumerate(self.table.key))
-        return Bound(tuple(str(last.column(name)[0].as_py()) for name in names), after=True)
+        return Bound(tuple(str(last.column(i)[0].as_py()) for i in self._key_places()), after=True)
 
     def rows(self, statement: str) -> list[tuple[Any, ...]]:
         """The rows of a small statement inside the transaction."""
@@ -216,10 +220,14 @@ class TableScan:
                 yield f"NULL::{kind} AS {name}"
             else:
                 yield f"{expression} AS {name}"
-        by_name = {c.name: c for c in table.columns}
-        for i, (name, expression) in enumerate(zip(table.key, table.key_text, strict=True)):
-            if by_name[name].upstream.name not in DIRECT:
-                yield f"{expression} AS {quote_identifier(TWIN.format(i))}"
+        twins = len(table.columns)
+        yield from (text for text, i in zip(table.key_text, self._key_places(), strict=True) if i >= twins)
+
+    def _key_places(self) -> list[int]:
+        """Where the texts of the key columns stand in a batch: the column itself, or a twin behind all columns."""
+        own = {c.name: i for i, c in enumerate(self.table.columns) if c.upstream.name in DIRECT}
+        twins = count(len(self.table.columns))
+        return [own[name] if name in own else next(twins) for name in self.table.key]
 
 
 def describe(rows: Callable[[str], list[tuple[Any, ...]]], table: ScanTable) -> Upstream:
@@ -228,8 +236,8 @@ def describe(rows: Callable[[str], list[tuple[Any, ...]]], table: ScanTable) -> 
     if not found:
         raise _gone(table)
     oid, kind, _ = found[0]
-    operators = dict(rows(KEY.format(oid=oid)))
-    if set(operators) != set(table.key):
+    found_key = {name: KeyColumn(name, operators, cast) for name, operators, cast in rows(KEY.format(oid=oid))}
+    if set(found_key) != set(table.key):
         raise DataError(
             "data.schema_changed",
             f"the primary key of {table.schema}.{table.name} is no longer ({', '.join(table.key)})",
@@ -239,7 +247,7 @@ def describe(rows: Callable[[str], list[tuple[Any, ...]]], table: ScanTable) -> 
         oid=oid,
         # Plain inheritance would return the children's rows; a partitioned table is read through its root.
         source=table.qualified if kind == "p" else f"ONLY {table.qualified}",
-        key=tuple(KeyColumn(name, operators[name]) for name in table.key),
+        key=tuple(found_key[name] for name in table.key),
         columns=frozenset(name for _, _, name in found),
     )
 
