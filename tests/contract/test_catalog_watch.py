@@ -63,7 +63,7 @@ def test_a_filled_table_that_is_attached_is_found(after: Look, separator: str) -
     error = verdict(found, "parts", truncated=False)
     assert error is not None
     assert error.code == "data.rewritten"
-    assert "DROP TABLE parts" in error.hint
+    assert "RESYNC TABLE parts" in error.hint
 
 
 @pytest.mark.parametrize("statement", ["ALTER TABLE parts DETACH PARTITION p1", "DROP TABLE p1"])

@@ -149,7 +149,7 @@ def test_a_resync_takes_the_tables_place_at_an_epoch(database: Any, spark: Spark
         database.execute("ALTER TABLE t ALTER n TYPE text USING (n * 2)::text")
         database.execute("INSERT INTO t VALUES (100001, 'after', 'x')")
         wait_for(lambda: state(hw, "t") == "failed", "the rewrite is noticed", 60)
-        assert "RESYNC TABLE t" in next(t.hint for t in hw.status().tables)
+        assert "RESYNC TABLE" in next(t.hint for t in hw.status().tables)
         assert rows(hw, "SELECT count(*) FROM t") == [(ROWS,)]
         hw.sql("ALTER TABLE t SET (backfill.rate_limit = 0)")
         hw.sql("RESYNC TABLE t")
@@ -166,3 +166,39 @@ def test_a_resync_takes_the_tables_place_at_an_epoch(database: Any, spark: Spark
         hw.sql("DROP TABLE t")
         with hw._home.meta.read() as c:
             assert not relations.all(c), "a resync goes with its table"
+
+
+def test_a_filter_holds_for_the_history_and_for_changes(database: Any, spark: SparkSession, tmp_path: Path) -> None:
+    big = "repeat(md5(i::text), 400)"  # stored aside: an update of another column does not carry it
+    database.execute("CREATE TABLE f (id int PRIMARY KEY, kind text, n numeric(8,2), at timestamptz, note text)")
+    database.execute("ALTER TABLE f ALTER note SET STORAGE EXTERNAL")
+    database.execute(
+        "INSERT INTO f SELECT i, (ARRAY['a','b','it''s \\'])[i % 3 + 1], CASE WHEN i % 11 = 0 THEN 'NaN'::numeric ELSE i % 50 END, "
+        f"'2026-01-01Z'::timestamptz + i * interval '1 hour', CASE WHEN i % 5 = 0 THEN {big} ELSE 'short' END "
+        "FROM generate_series(1, 600) i"
+    )
+    wanted = "kind IN ('a', 'it''s \\') AND NOT n > 20 AND at >= '2026-01-02 00:00:00+00'"
+    count = f"SELECT count(*) FROM f WHERE n <> 'NaN' AND {wanted}"
+    with running(database, spark, tmp_path / "home") as hw:
+        with pytest.raises(DefinitionError, match="has an order only in the database"):
+            hw.sql("CREATE TABLE f FROM CONNECTION pg WITH (backfill.filter = 'kind < ''b''');")
+        quoted = wanted.replace("'", "''")
+        hw.sql(f"CREATE TABLE f FROM CONNECTION pg WITH (backfill.filter = '{quoted}', backfill.rows_per_span = 100);")
+        wait_for(lambda: state(hw, "f") == "live", "the table is complete", 60)
+        assert rows(hw, "SELECT count(*) FROM f") == database.execute(count)
+        assert_equal(hw.verify())
+        for statement in (
+            "UPDATE f SET n = 100 WHERE id % 10 = 1",  # leave
+            "UPDATE f SET n = 1 WHERE id % 10 = 2",  # enter or stay
+            "UPDATE f SET kind = 'a' WHERE id % 10 = 5",  # enter without the value that is stored aside
+            "UPDATE f SET id = id + 10000, n = 3 WHERE id % 10 = 3",
+            "DELETE FROM f WHERE id % 10 = 4",
+            "INSERT INTO f VALUES (20001, 'a', 1, '2026-05-01Z', 'new'), (20002, 'b', 1, '2026-05-01Z', 'new')",
+        ):
+            database.execute(statement)
+            expected = database.execute(count)
+            wait_for(lambda: rows(hw, "SELECT count(*) FROM f") == expected, statement, 60)  # noqa: B023
+        assert_equal(hw.verify())
+        hw.sql("FOLD TABLE f")
+        assert_equal(hw.verify())
+        assert rows(hw, "SELECT count(*) FROM f") == database.execute(count)

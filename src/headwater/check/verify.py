@@ -151,7 +151,7 @@ class UpstreamRows:
         r = self._relation
         return TableScan(
             self._endpoint,
-            scan_table(r.upstream_schema, r.upstream_table, r.columns, r.key),
+            scan_table(r.upstream_schema, r.upstream_table, r.columns, r.key, r.filter),
             Expected(table_oid=r.upstream_id),
             lock_timeout_s=LOCK_TIMEOUT_S,
             batch_bytes=SCAN_BATCH_BYTES,

@@ -22,8 +22,8 @@ from headwater.meta import epochs, lease, relations, spans
 from headwater.meta.lease import Lease
 from headwater.model import Epoch, Layout, RelationInfo, Span, TableState
 from headwater.relation import fold, runs
-from headwater.relation.overlay import Overlays
-from headwater.relation.read import dataframe
+from headwater.relation.overlay import Overlay, Overlays
+from headwater.relation.read import base_at, dataframe, layers, lost
 from headwater.relation.schema import quoted
 
 
@@ -146,6 +146,7 @@ class Reader:
     def merge(self, relation: RelationInfo, layout: Layout, index: int, app_id: str, version: int) -> int:
         """Folds the overlay at `index` into the base; returns the Delta version that holds it."""
         with self.overlays.use(relation, layout, index) as overlay:
+            self._refuse_lost(relation, layout, overlay)
             return fold.fold(self._root(), self._home.storage, relation, layout, overlay, app_id, version)
 
     def empty(self, relation: RelationInfo, spans: list[Span]) -> int:
@@ -165,7 +166,23 @@ class Reader:
     def holes(self, relation: RelationInfo, layout: Layout, index: int) -> pa.Table:
         """The keys of rows that neither a change nor the base can complete: they must be scanned again."""
         with self.overlays.use(relation, layout, index) as overlay:
-            return overlay.holes
+            lost = self._lost(relation, layout, overlay)
+            return overlay.holes if lost is None else pa.concat_tables([overlay.holes, lost.cast(overlay.holes.schema)])
+
+    def _lost(self, relation: RelationInfo, layout: Layout, overlay: Overlay) -> pa.Table | None:
+        """Keys of rows that a change has brought in without all of their values, and that were never read."""
+        if not relation.partial or not any(layer.missing for layer in overlay.layers):
+            return None
+        with self._pool().use() as session:
+            base = base_at(session, self._home.storage, relation, layout, overlay)
+            keys = lost(relation, overlay, base, layers(session, self._home.storage, relation, overlay))
+            return None if keys is None else keys.toArrow()
+
+    def _refuse_lost(self, relation: RelationInfo, layout: Layout, overlay: Overlay) -> None:
+        """A fold would lose such rows for good."""
+        found = self._lost(relation, layout, overlay)
+        if found is not None and found.num_rows:
+            raise fold.must_scan_again(relation, found.num_rows)
 
     def close(self) -> None:
         """Releases what frames have held."""

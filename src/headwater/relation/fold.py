@@ -43,12 +43,7 @@ def fold(
     if done is not None or overlay.empty:
         return base.current_version(storage, relation.base_path) if done is None else done
     if overlay.holes.num_rows:
-        raise HeadwaterError(
-            "job.failed",
-            f"{overlay.holes.num_rows} keys of {relation.name} must be scanned again before it can be folded",
-            "Wait until the scan is done; it starts by itself.",
-            Retry.AUTO,
-        )
+        raise must_scan_again(relation, overlay.holes.num_rows)
     own = session.newSession()  # the transaction's id is a setting of the session
     own.conf.set("spark.sql.session.timeZone", "UTC")
     own.conf.set("spark.databricks.delta.write.txnAppId", app_id)
@@ -57,6 +52,16 @@ def fold(
     made = base.transaction_commit(storage, relation.base_path, app_id, version)
     # a MERGE that changes nothing makes no commit: the base is already what the fold would make it
     return base.current_version(storage, relation.base_path) if made is None else made
+
+
+def must_scan_again(relation: RelationInfo, keys: int) -> HeadwaterError:
+    """The error for a fold that would lose rows which are not complete."""
+    return HeadwaterError(
+        "job.failed",
+        f"{keys} keys of {relation.name} must be scanned again before it can be folded",
+        "Wait until the scan is done; it starts by itself.",
+        Retry.AUTO,
+    )
 
 
 def remove(session: SparkSession, storage: Storage, relation: RelationInfo, spans: Sequence[Span]) -> int:

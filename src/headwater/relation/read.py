@@ -15,9 +15,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as fn
 
 from headwater.model import Layout, RelationInfo
+from headwater.relation.filter import holds, may_hold
 from headwater.relation.keys import in_any
 from headwater.relation.overlay import Layer, Overlay
-from headwater.relation.schema import FROM, INDEX, MISSING, OP, TXN, UPSERT, quoted
+from headwater.relation.schema import FROM, GONE, INDEX, MISSING, OP, TXN, UPSERT, quoted
 from headwater.storage import Storage
 
 BROADCAST_ROWS = 300_000  # whole rows; keys alone are always broadcast, the overlay's cap bounds them
@@ -48,6 +49,8 @@ def base_at(
     if not (layout.complete and not overlay.emptied):
         condition = in_any(shown, relation.key_columns)
         base = base if condition is None else base.where(condition)
+    wanted = holds(relation)
+    base = base if wanted is None else base.where(wanted)
     return base.select(*_columns(relation))
 
 
@@ -62,7 +65,33 @@ def resolved(relation: RelationInfo, overlay: Overlay, base: DataFrame, frames: 
         whole = visible.where(fn.col(MISSING).isNull())
         result.append(whole.select(*_columns(relation), fn.col(OP)))
         result.append(_filled(relation, base, visible.where(fn.col(MISSING).isNotNull()), layer))
-    return result
+    wanted = holds(relation)
+    return result if wanted is None else [_judged(rows, wanted) for rows in result]
+
+
+def lost(relation: RelationInfo, overlay: Overlay, base: DataFrame, frames: Sequence[DataFrame]) -> DataFrame | None:
+    """The keys of rows whose missing values the base was to have but has not: the table never read them."""
+    found = [
+        _unfilled(relation, base, _without(frame, relation, frames[i + 1 :]))
+        for i, (layer, frame) in enumerate(zip(overlay.layers, frames, strict=True))
+        if layer.missing
+    ]
+    return reduce(DataFrame.unionAll, found) if found else None
+
+
+def _unfilled(relation: RelationInfo, base: DataFrame, visible: DataFrame) -> DataFrame:
+    incomplete = visible.where(fn.col(MISSING).isNotNull() & (fn.col(OP) == UPSERT))
+    possible = may_hold(relation)
+    incomplete = incomplete if possible is None else incomplete.where(possible)
+    stored = base.select(*(fn.col(quoted(k)).alias(f"__b{i}") for i, k in enumerate(relation.key)))
+    matches = [fn.col(f"__b{i}") == _origin(k) for i, k in enumerate(relation.key)]
+    return incomplete.join(stored, _all(matches), "left_anti").select(*(fn.col(quoted(k)) for k in relation.key))
+
+
+def _judged(rows: DataFrame, wanted: Expression) -> DataFrame:
+    """Rows that the filter does not want are gone from the table, whatever became of them upstream."""
+    kept = fn.when(wanted, fn.col(OP)).otherwise(fn.lit(GONE).cast("tinyint"))
+    return rows.withColumn(OP, kept)
 
 
 def layers(session: SparkSession, storage: Storage, relation: RelationInfo, overlay: Overlay) -> list[DataFrame]:
@@ -74,11 +103,7 @@ def _filled(relation: RelationInfo, base: DataFrame, incomplete: DataFrame, laye
     """Rows that lack columns, joined with the base row that has them; a row without one is a hole and stays hidden."""
     stored = base.select(*(fn.col(quoted(c.name)).alias(f"__b{i}") for i, c in enumerate(relation.columns)))
     ordinals = {c.name: i for i, c in enumerate(relation.columns)}
-    matches = [
-        fn.col(f"__b{ordinals[k]}")
-        == fn.when(fn.col(FROM).isNull(), fn.col(quoted(k))).otherwise(fn.col(f"{FROM}.{quoted(k)}"))
-        for k in relation.key
-    ]
+    matches = [fn.col(f"__b{ordinals[k]}") == _origin(k) for k in relation.key]
     small = fn.broadcast(incomplete) if layer.rows <= BROADCAST_ROWS else incomplete
     values = [
         fn.col(quoted(c.name))
@@ -87,6 +112,11 @@ def _filled(relation: RelationInfo, base: DataFrame, incomplete: DataFrame, laye
         for i, c in enumerate(relation.columns)
     ]
     return stored.join(small, _all(matches), "inner").select(*values, fn.col(OP))
+
+
+def _origin(key: str) -> Expression:
+    """The key of the base row that has a row's missing values."""
+    return fn.when(fn.col(FROM).isNull(), fn.col(quoted(key))).otherwise(fn.col(f"{FROM}.{quoted(key)}"))
 
 
 def _without(rows: DataFrame, relation: RelationInfo, frames: Sequence[DataFrame]) -> DataFrame:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from sqlalchemy.engine import Connection
 
+from headwater.backfill.filter import read_filter
 from headwater.decode.values import can_hold, lake_type, normalise_type, resolve_type
 from headwater.engine.home import Home
 from headwater.engine.upstreams import upstream_of
@@ -111,6 +112,8 @@ def plan_table(home: Home, statement: CreateTable, new: Mapping[str, Upstream]) 
     found, columns = upstream_table(upstream, statement)
     if statement.options["snapshot"] == "false":
         check_without_history(statement.name, columns, found.key)
+    if "backfill.filter" in statement.options:
+        read_filter(statement.options["backfill.filter"], columns)
 
     def store(c: Connection, block: int) -> None:
         owner = connections.find(c, statement.connection)

@@ -1,0 +1,150 @@
+"""A table's filter: which rows it holds. A condition that the upstream and the lake surely judge alike.
+
+Comparisons of one column with constants, joined by AND, OR and NOT. Where the lake cannot keep a value it holds NULL,
+so its verdict may be "unknown" where the upstream's is a yes or a no, but never the other way round: what the lake
+shows is a part of what a scan reads, and the lake's verdict counts, for the history and for changes.
+"""
+
+from __future__ import annotations
+
+import datetime
+import uuid
+from collections.abc import Sequence
+from decimal import Decimal
+from functools import lru_cache
+from typing import Any
+
+import sqlglot
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
+
+from headwater.errors import DefinitionError
+from headwater.model import Column, Condition, Joined, Test
+
+ORDER_TYPES = frozenset({"int2", "int4", "int8", "numeric", "date", "timestamp", "timestamptz"})
+EQUAL_TYPES = frozenset({"bool", "text", "varchar", "uuid", "enum"})
+# Every value of these is kept, so NULL here is NULL there.
+KEPT_TYPES = frozenset({"int2", "int4", "int8", "bool", "text", "varchar", "uuid", "enum"})
+_EQUAL = {exp.EQ: "=", exp.NEQ: "<>"}
+_ORDER = {exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">="}
+_TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "<>": "<>"}
+_HINT = "Compare columns with constants by =, <>, <, <=, >, >=, IN, BETWEEN and IS NULL, joined by AND, OR and NOT."
+
+
+@lru_cache(maxsize=256)
+def read_filter(text: str, columns: tuple[Column, ...]) -> Condition:
+    """The condition that a filter's text says of these columns."""
+    try:
+        tree = sqlglot.parse_one(text, dialect="postgres")
+    except SqlglotError as e:
+        raise DefinitionError("table.filter", f"the filter cannot be read: {str(e).splitlines()[0]}", _HINT) from e
+    return _condition(tree, {c.name.lower(): c for c in columns})
+
+
+def columns_of(condition: Condition) -> set[str]:
+    """The columns that a condition looks at."""
+    if isinstance(condition, Test):
+        return {condition.column}
+    return set().union(*(columns_of(p) for p in condition.parts))
+
+
+def _condition(node: exp.Expr, columns: dict[str, Column]) -> Condition:
+    if node.args.get("negate"):  # IS NOT NULL, NOT IN
+        plain = node.copy()
+        plain.set("negate", None)
+        return Joined("not", (_condition(plain, columns),))
+    match node:
+        case exp.Paren():
+            return _condition(node.this, columns)
+        case exp.And() | exp.Or():
+            word = "and" if isinstance(node, exp.And) else "or"
+            return Joined(word, (_condition(node.left, columns), _condition(node.right, columns)))
+        case exp.Not():
+            return Joined("not", (_condition(node.this, columns),))
+        case exp.Column():
+            return Test(*_checked(node, "=", [exp.true()], columns))
+        case exp.Is() if isinstance(node.expression, exp.Null):
+            return Test(*_checked(node.this, "null", [], columns))
+        case exp.In() if node.expressions and not node.args.get("query"):
+            return Test(*_checked(node.this, "in", node.expressions, columns))
+        case exp.Between():
+            low = Test(*_checked(node.this, ">=", [node.args["low"]], columns))
+            return Joined("and", (low, Test(*_checked(node.this, "<=", [node.args["high"]], columns))))
+        case exp.EQ() | exp.NEQ() | exp.LT() | exp.LTE() | exp.GT() | exp.GTE():
+            op = {**_EQUAL, **_ORDER}[type(node)]
+            if isinstance(node.left, exp.Column):
+                return Test(*_checked(node.left, op, [node.right], columns))
+            return Test(*_checked(node.right, _TURNED[op], [node.left], columns))
+    raise _refused(f"`{node.sql(dialect='postgres')}` cannot stand in a filter")
+
+
+def _checked(
+    node: exp.Expr, op: str, constants: Sequence[exp.Expr], columns: dict[str, Column]
+) -> tuple[str, str, tuple[Any, ...]]:
+    if not isinstance(node, exp.Column) or node.table:
+        raise _refused(f"`{node.sql(dialect='postgres')}` is no column")
+    column = columns.get(node.name.lower())
+    if column is None:
+        raise _refused(f"the table has no column {node.name}")
+    type = column.upstream.name
+    natural = column.lake_type != "STRING" or type in EQUAL_TYPES
+    if op == "null" and type not in KEPT_TYPES:
+        raise _refused(f"{column.name} cannot be asked for NULL: {type} has values that the lake keeps as NULL")
+    if op in _ORDER.values() and type not in ORDER_TYPES:
+        raise _refused(f"{column.name} has an order only in the database; it can be asked with =, <> and IN")
+    if not natural or type not in ORDER_TYPES | EQUAL_TYPES:
+        raise _refused(f"{column.name} ({type}) cannot be compared outside the database for certain")
+    return column.name, op, tuple(_constant(c, column) for c in constants)
+
+
+def _constant(node: exp.Expr, column: Column) -> Any:
+    """The constant as a value of the column's type."""
+    if isinstance(node, exp.Cast) and isinstance(node.this, exp.Literal):
+        node = node.this  # DATE '…', '…'::date: the column says what it is
+    text = node.name
+    try:
+        match column.upstream.name:
+            case "bool":
+                if not isinstance(node, exp.Boolean):
+                    raise ValueError("true or false")
+                return bool(node.this)
+            case "int2" | "int4" | "int8":
+                return int(_number(node))
+            case "numeric":
+                return Decimal(_number(node))
+            case "date":
+                return datetime.date.fromisoformat(_string(node))
+            case "timestamp":
+                value = datetime.datetime.fromisoformat(_string(node))
+                if value.tzinfo is not None:
+                    raise ValueError("a time without a zone")
+                return value
+            case "timestamptz":
+                value = datetime.datetime.fromisoformat(_string(node))
+                if value.tzinfo is None:
+                    raise ValueError("a time with its zone, like '2026-01-31 12:00:00+00'")
+                return value.astimezone(datetime.UTC)
+            case "uuid":
+                return str(uuid.UUID(_string(node)))
+            case _:
+                return _string(node)
+    except (ValueError, ArithmeticError) as e:
+        raise _refused(f"`{text or node.sql()}` is no {column.upstream.name} for {column.name}: {e}") from e
+
+
+def _number(node: exp.Expr) -> str:
+    if isinstance(node, exp.Neg):
+        return "-" + _number(node.this)
+    if not isinstance(node, exp.Literal) or node.is_string:
+        raise ValueError("a number")
+    return node.name
+
+
+def _string(node: exp.Expr) -> str:
+    if not isinstance(node, exp.Literal) or not node.is_string:
+        raise ValueError("a text in single quotes")
+    return node.name
+
+
+def _refused(message: str) -> DefinitionError:
+    return DefinitionError("table.filter", f"the filter cannot be used: {message}", _HINT)

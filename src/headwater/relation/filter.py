@@ -1,0 +1,56 @@
+"""A table's filter as Spark judges it: the verdict that counts."""
+
+from __future__ import annotations
+
+import datetime
+from functools import reduce
+from operator import and_, or_
+from typing import Any
+
+from pyspark.sql import Column as Expression
+from pyspark.sql import functions as fn
+
+from headwater.backfill.filter import columns_of, read_filter
+from headwater.model import Condition, Joined, RelationInfo, Test
+from headwater.relation.schema import MISSING, quoted
+
+_COMPARE = {"=": "__eq__", "<>": "__ne__", "<": "__lt__", "<=": "__le__", ">": "__gt__", ">=": "__ge__"}
+
+
+def holds(relation: RelationInfo) -> Expression | None:
+    """Whether a row belongs to the table (NULL is no); None when every row does."""
+    return _expression(read_filter(relation.filter, relation.columns)) if relation.filter else None
+
+
+def may_hold(relation: RelationInfo) -> Expression | None:
+    """Whether a change's row may belong to the table: it does, or a column that decides is missing from the change."""
+    wanted = holds(relation)
+    if wanted is None:
+        return None
+    asked = columns_of(read_filter(relation.filter, relation.columns))
+    ordinals = [fn.lit(i) for i, c in enumerate(relation.columns) if c.name in asked]
+    return fn.arrays_overlap(fn.col(MISSING), fn.array(*ordinals)) | fn.coalesce(wanted, fn.lit(False))
+
+
+def _expression(condition: Condition) -> Expression:
+    match condition:
+        case Joined(word="not", parts=(part,)):
+            return ~_expression(part)
+        case Joined(word=word, parts=parts):
+            return reduce(and_ if word == "and" else or_, (_expression(p) for p in parts))
+        case Test(column=column, op="null"):
+            return fn.col(quoted(column)).isNull()
+        case Test(column=column, op="in", values=values):
+            return fn.col(quoted(column)).isin([_constant(v) for v in values])
+        case Test(column=column, op=op, values=(value,)):
+            compared: Expression = getattr(fn.col(quoted(column)), _COMPARE[op])(_constant(value))
+            return compared
+    raise AssertionError(condition)
+
+
+def _constant(value: Any) -> Expression:
+    if isinstance(value, datetime.datetime):
+        return fn.lit(value.isoformat(sep=" ")).cast("timestamp_ntz" if value.tzinfo is None else "timestamp")
+    if isinstance(value, datetime.date):
+        return fn.lit(value.isoformat()).cast("date")
+    return fn.lit(value)
