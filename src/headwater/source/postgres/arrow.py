@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import lru_cache
 from typing import Any
 
 import adbc_driver_manager
@@ -15,6 +16,15 @@ from headwater.source.postgres.refusals import broken_stream, translate
 from headwater.source.postgres.session import Endpoint
 
 
+@lru_cache(maxsize=32)
+def _database(uri: str) -> Any:
+    """The driver's knowledge of a database: no session, but the whole catalog of types, which takes 50 ms to read.
+
+    Only built-in types reach the driver (others are selected as text), so it never ages.
+    """
+    return adbc_driver_postgresql.connect(uri)
+
+
 class ArrowSession:
     """An autocommit session with the fixed settings; one statement at a time. Refusals come as our own errors."""
 
@@ -23,9 +33,7 @@ class ArrowSession:
         self._parts: list[Any] = []  # what must be closed, in the order in which it was opened
         self._stream: pa.RecordBatchReader | None = None
         try:
-            database = adbc_driver_postgresql.connect(endpoint.uri())
-            self._parts.append(database)
-            connection = adbc_driver_manager.AdbcConnection(database)
+            connection = adbc_driver_manager.AdbcConnection(_database(endpoint.uri()))
             self._parts.append(connection)
             self._statement = adbc_driver_manager.AdbcStatement(connection)
             self._parts.append(self._statement)
