@@ -11,18 +11,20 @@ from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 from rich.cells import cell_len
 from rich.console import Console, RenderableType
 
 from headwater.cli import render
-from headwater.cli.screen import Screen, line, overview
+from headwater.cli.screen import Screen, line, overview, short, size
 from headwater.cli.status import report as status_report
+from headwater.cli.status import watch
 from headwater.cli.values import distinct_names, plain
 from headwater.cli.verify import report as verify_report
 from headwater.engine.results import ConnectionStatus, Result, Status, TableStatus, Verified
-from headwater.errors import SourceError, SqlError
+from headwater.errors import MachineError, SourceError, SqlError
 
 
 def result(columns: dict[str, tuple[str, pa.Array]]) -> Result:
@@ -175,16 +177,25 @@ def test_an_error_of_several_lines_keeps_them() -> None:
     assert shown.splitlines()[:3] == ["✗ name taken", "  - a", "  + b"]
 
 
-FILLING = TableStatus("orders", "filling", 12, 28, 1_234_567, 80_000.0, covered=0.4399, lag_s=0.31)
+FILLING = TableStatus(
+    *("orders", "filling", 12, 28, 1_234_567, 80_000.0),
+    covered=0.4399,
+    rows_estimate=2_800_000,
+    left_s=171.0,
+    lag_s=0.31,
+    lag_bytes=12_345_678,
+)
 WAITING = TableStatus("shipments", "waiting", waiting_for="transaction 731 (pid 4711)")
-FAILED = TableStatus("items", "failed", rows=5, error="column a changed", hint="DROP and CREATE the table.")
+PAUSED = TableStatus("parts", "paused", 1, 4, covered=0.25, waiting_for="RESUME BACKFILL parts")
+FAILED = TableStatus("items", "failed", rows=5, error="column a changed", hint="RESYNC TABLE items;", retry="after fix")
 LIVE = TableStatus("empty", "live", covered=1.0, lag_s=240.0)
 
 
 def test_a_line_per_table_without_a_terminal() -> None:
-    assert line(FILLING) == "orders: filling, 43 %, 12 of 28 spans, 1,234,567 rows, 80,000 rows/s"
+    assert line(FILLING) == "orders: filling, 43 %, 12 of 28 spans, 1,234,567 rows, 80,000 rows/s, ≈ 3 min left"
     assert line(WAITING) == "shipments: waiting, for transaction 731 (pid 4711)"
-    assert line(FAILED) == "items: failed, 5 rows: column a changed\n  → DROP and CREATE the table."
+    assert line(PAUSED) == "parts: paused, waits for RESUME BACKFILL parts, 25 %, 1 of 4 spans"
+    assert line(FAILED) == "items: failed, 5 rows: column a changed\n  → RESYNC TABLE items; (it goes on after that)"
     assert line(LIVE) == "empty: live"
 
 
@@ -197,21 +208,56 @@ def test_without_a_terminal_a_state_is_said_once() -> None:
     assert out.getvalue().splitlines() == [
         "empty: live",
         "items: failed, 5 rows: column a changed",
-        "  → DROP and CREATE the table.",
+        "  → RESYNC TABLE items; (it goes on after that)",
         "empty: failed: x",
     ]
 
 
 def test_the_overview_shows_every_table_and_why_it_stands_still() -> None:
-    shown = text(overview([FILLING, WAITING, FAILED, LIVE]))
-    assert re.search(r"orders +filling .* 43 % +1,234,567 rows +80,000/s +lag 0.3 s", shown)
+    shown = text(overview([FILLING, WAITING, PAUSED, FAILED, LIVE], 140), 140)
+    assert re.search(r"orders +filling .* 43 % +12/28 +1,234,567 of ≈ 2.8 M +80,000/s +≈ 3 min +0.3 s, 12.3 MB", shown)
     assert "⚠ shipments waits for transaction 731 (pid 4711)" in shown
-    assert "✗ items: column a changed\n  → DROP and CREATE the table." in shown
-    assert re.search(r"empty +live .* 100 % .* lag 4 min", shown)
+    assert "⚠ parts waits for RESUME BACKFILL parts" in shown
+    assert "✗ items: column a changed\n  → RESYNC TABLE items; (it goes on after that)" in shown
+    assert re.search(r"empty +live .* 100 % .* 4 min", shown)
+    assert shown.splitlines()[0].split() == ["table", "state", "covered", "spans", "rows", "rate", "left", "lag"]
 
 
-def test_many_tables_are_cut() -> None:
-    assert "… and 5 tables more" in text(overview([LIVE] * 35))
+def test_on_a_narrow_screen_every_row_is_one_line() -> None:
+    shown = text(overview([FILLING, WAITING, PAUSED, FAILED, LIVE], 80), 80).splitlines()
+    assert re.search(r"^orders +filling .* 43 % +1.2 M +80.0 k/s ≈ 3 min +0.3 s$", shown[1])
+    assert [row.split()[0] for row in shown[:6]] == ["table", "orders", "shipments", "parts", "items", "empty"]
+
+
+def test_what_concerns_many_tables_is_said_once() -> None:
+    lost = [TableStatus(f"t{i}", "live", error="no answer", hint="Wait.", retry="auto") for i in range(9)]
+    shown = text(overview(lost))
+    assert shown.count("no answer") == 1
+    assert "✗ t0, t1, t2 and 6 more: no answer\n  → Wait. (it is tried again by itself)" in shown
+    assert "⚠ a, b wait for x" in text(overview([TableStatus(n, "waiting", waiting_for="x") for n in "ab"]))
+
+
+def test_a_short_screen_shows_first_what_needs_a_look() -> None:
+    shown = text(overview([LIVE] * 35 + [FILLING, FAILED], 120, room=30))
+    assert shown.splitlines()[1].startswith("items") and "orders" in shown and "… and 7 tables more" in shown
+    assert "more" not in text(overview([LIVE] * 35))
+
+
+@pytest.mark.parametrize(
+    ("n", "words"), [(0, "0"), (950, "950"), (12_345, "12.3 k"), (999_700, "1.0 M"), (150_000, "150 k"), (3e9, "3.0 G")]
+)
+def test_a_large_number_takes_few_characters(n: float, words: str) -> None:
+    assert short(n) == words
+
+
+def test_sizes_have_units() -> None:
+    assert [size(n) for n in (0, 999, 2_500_000, 10**9, 5 * 10**15)] == [
+        "0 B",
+        "999 B",
+        "2.5 MB",
+        "1.0 GB",
+        "5,000.0 TB",
+    ]
 
 
 def test_a_percentage_is_never_rounded_up_to_all() -> None:
@@ -231,11 +277,49 @@ def test_verify_says_equal_different_or_not_compared() -> None:
 
 
 def test_status_shows_server_connections_and_tables() -> None:
-    failed = ConnectionStatus("c", "failed", 10, "0/5", error="slot lost", hint="RESYNC.", slot_bytes=2_500_000)
+    failed = ConnectionStatus(
+        *("c", "failed", 10, "0/5"),
+        error="slot lost",
+        hint="Make it anew.",
+        retry="never",
+        slot_bytes=2_500_000,
+        slot_limit_bytes=10_000_000,
+        lag_s=3.0,
+        lag_bytes=2_000,
+    )
     shown = text(status_report(Status("/h", 42, 7, 0.25, (failed,), (LIVE,))))
     assert shown.splitlines()[0] == "/h: server 42, epoch 7, 0.2 s old"
-    assert "slot keeps 2.5 MB" in shown and "✗ c: slot lost\n  → RESYNC." in shown and "empty" in shown
+    assert "lag 3.0 s, 2.0 kB  slot keeps 2.5 MB of 10.0 MB" in shown and "empty" in shown
+    assert "✗ c: slot lost\n  → Make it anew. (it is not tried again)" in shown
     assert "no server runs" in text(status_report(Status("/h")))
+
+
+def test_a_live_status_goes_on_until_ctrl_c_and_survives_a_server_that_ends() -> None:
+    out = io.StringIO()
+    console = Console(file=out, width=100, height=20, force_terminal=True, highlight=False)
+    gone = MachineError("server.unreachable", "gone", "Wait.")
+    answers: list[Status | Exception] = [
+        Status("/h", 42, epoch, connections=(ConnectionStatus("c", "running"),), tables=(FILLING,)) for epoch in (1, 2)
+    ]
+    answers.insert(1, gone)
+    pauses = 0
+
+    def ask() -> Status:
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def pause() -> None:
+        nonlocal pauses
+        pauses += 1
+        if pauses == 3:
+            raise KeyboardInterrupt
+
+    assert watch(console, ask, pause).epoch == 2
+    assert "epoch 1" in out.getvalue() and "epoch 2" in out.getvalue() and answers == []
+    with pytest.raises(MachineError):
+        watch(console, lambda: (_ for _ in ()).throw(MachineError("home.locked", "no", "No.")), pause)
 
 
 def test_status_survives_the_way_through_json() -> None:

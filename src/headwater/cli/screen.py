@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Self
 
+from rich.cells import cell_len
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.progress_bar import ProgressBar
@@ -20,7 +21,8 @@ from headwater.errors import Retry
 
 LINE_INTERVAL_S = 5.0  # between two lines about one table whose state stays the same
 SHOWN_TABLES = 30
-WIDE = 110  # columns that a screen needs for everything
+WIDE, FULL = 100, 130  # columns that a screen needs for most, and for everything
+NAME_WIDTH = 30  # a longer name is cut before anything else is
 STYLES = {
     "live": "green",
     "running": "green",
@@ -31,6 +33,7 @@ STYLES = {
     "failed": "bold red",
     "defined": "dim",
 }
+HEADS = ("table", "state", "covered", "", "spans", "rows", "rate", "left", "lag")
 ORDER = ("failed", "waiting", "filling", "paused", "defined", "live")  # what a short screen shows first
 RETRIES = {
     Retry.AUTO: "it is tried again by itself",
@@ -113,26 +116,33 @@ def overview(tables: Sequence[TableStatus], width: int = 120, room: int | None =
 
     With `room` at most so many tables are shown: those first that need a look.
     """
-    wide = width >= WIDE
-    grid = Table.grid(padding=(0, 2 if wide else 1))
-    for column in range(9 if wide else 8):
-        grid.add_column(justify="left" if column < 3 else "right", no_wrap=True)
     shown = list(tables)
     if room is not None and len(shown) > room:
         shown = sorted(shown, key=lambda t: ORDER.index(t.state) if t.state in ORDER else 0)[:room]
+    wide, full = width >= WIDE, width >= FULL
+    grid = Table.grid(padding=(0, 2 if wide else 1))
+    grid.add_column(no_wrap=True, min_width=min(NAME_WIDTH, max((cell_len(t.name) for t in shown), default=0)))
+    grid.add_column(no_wrap=True, min_width=max(len(word) for word in ORDER))
+    grid.add_column(no_wrap=True)
+    for _ in range(6 if wide else 5):
+        grid.add_column(justify="right", no_wrap=True)
+    heads = [Text(word, style="dim") for word in HEADS]
+    if shown:
+        grid.add_row(*(heads if wide else [*heads[:4], *heads[5:]]))
     for status in shown:
-        spans = f"{status.spans_done:,}/{status.spans_total:,} spans" if status.state != "live" else ""
-        grid.add_row(
+        spans = f"{status.spans_done:,}/{status.spans_total:,}" if status.state != "live" else ""
+        cells: list[RenderableType] = [
             Text(visible(status.name), style="bold"),
             Text(status.state, style=STYLES.get(status.state, "")),
-            ProgressBar(total=1.0, completed=_bar(status), width=24 if wide else 10),
+            ProgressBar(total=1.0, completed=_bar(status), width=24 if full else 12 if wide else 10),
             Text(_covered(status)),
-            *((Text(spans if status.spans_total else "", style="dim"),) if wide else ()),
-            Text(_rows(status) if wide else short(status.rows)),
-            Text(_rate(status, wide), style="dim"),
+            Text(spans if status.spans_total else "", style="dim"),
+            Text(_rows(status, full) if wide else short(status.rows)),
+            Text(_rate(status, full), style="dim"),
             Text("" if status.left_s is None else about(status.left_s)),
-            Text(behind(status.lag_s, status.lag_bytes if wide else None, "lag " if wide else ""), style="dim"),
-        )
+            Text(behind(status.lag_s, status.lag_bytes if full else None), style="dim"),
+        ]
+        grid.add_row(*(cells if wide else [*cells[:4], *cells[5:]]))
     below = notes(shown)
     if len(tables) > len(shown):
         below.append(Text(f"… and {count(len(tables) - len(shown), 'table')} more", style="dim"))
@@ -162,12 +172,12 @@ def notes(found: Sequence[TableStatus] | Sequence[ConnectionStatus]) -> list[Ren
     return lines
 
 
-def behind(seconds: float | None, bytes: int | None, word: str = "lag ") -> str:
-    """How far something is behind, as far as it is known: `lag 0.3 s, 12 MB`."""
+def behind(seconds: float | None, bytes: int | None) -> str:
+    """How far something is behind, as far as it is known: `0.3 s, 12 MB`."""
     if seconds is None:
         return ""
     text = f"{seconds:.1f} s" if seconds < 100 else f"{seconds / 60:,.0f} min"
-    return word + text + (f", {size(bytes)}" if bytes else "")
+    return text + (f", {size(bytes)}" if bytes else "")
 
 
 def size(bytes: float) -> str:
@@ -199,17 +209,18 @@ def _who(names: list[str]) -> str:
     return visible(", ".join(names[:3])) + more
 
 
-def _rows(status: TableStatus) -> str:
+def _rows(status: TableStatus, full: bool) -> str:
     """The rows that were read, of about how many."""
+    rows = f"{status.rows:,}" if full else short(status.rows)
     if status.state in ("filling", "paused") and status.rows_estimate:
-        return f"{status.rows:,} of ≈ {short(status.rows_estimate)} rows"
-    return count(status.rows, "row")
+        return f"{rows} of ≈ {short(status.rows_estimate)}"
+    return rows
 
 
-def _rate(status: TableStatus, wide: bool) -> str:
+def _rate(status: TableStatus, full: bool) -> str:
     if not status.rate:
         return ""
-    return f"{status.rate:,.0f}/s" if wide else f"{short(status.rate)}/s"
+    return f"{status.rate:,.0f}/s" if full else f"{short(status.rate)}/s"
 
 
 def _bar(status: TableStatus) -> float:

@@ -68,7 +68,7 @@ def report(found: Status, width: int = 120, height: int | None = None) -> Render
     head = Text(f"{found.home}: {server}, epoch {found.epoch}{age}")
     if not found.connections:
         return Group(head, Text("no connection is defined", style="dim"))
-    room = None if height is None else max(3, height - len(found.connections) - 6)
+    room = None if height is None else max(3, height - len(found.connections) - 7)
     return Group(head, Text(), _connections(found.connections), Text(), overview(found.tables, width, room))
 
 
@@ -80,7 +80,7 @@ def _connections(connections: tuple[ConnectionStatus, ...]) -> RenderableType:
             Text(c.state, style=STYLES.get(c.state, "")),
             Text(f"index {c.index:,}"),
             Text(f"position {c.position}" if c.position else "", style="dim"),
-            Text(behind(c.lag_s, c.lag_bytes), style="dim"),
+            Text("" if c.lag_s is None else f"lag {behind(c.lag_s, c.lag_bytes)}", style="dim"),
             Text(_kept(c), style="dim"),
         )
     return Group(grid, *notes(connections))
