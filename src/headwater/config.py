@@ -25,6 +25,11 @@ OVERLAY_CHANGES = 1_000_000  # above this (or OVERLAY_BYTES) a fold is due at on
 OVERLAY_BYTES = 256 << 20
 FOLD_AGE_S = 3600.0
 FOLD_BUDGET = 0.25  # share of the time that folds may take
+SEGMENT_AGE_S = float(os.environ.get("HEADWATER_SEGMENT_AGE_S", "60"))  # older segments merge
+SEGMENT_BYTES = 64 << 20  # of a merged segment
+BASE_FILES = int(os.environ.get("HEADWATER_BASE_FILES", "16"))  # so many small or dead files of a base make upkeep due
+UPKEEP_BUDGET = 0.1  # share of the time that upkeep of bases may take
+HISTORY_S = float(os.environ.get("HEADWATER_HISTORY_S", "600"))  # what nobody pins stays readable for this long
 RETENTION_S = 24 * 3600.0
 PIN_S = 3600.0
 

@@ -67,6 +67,9 @@ class Storage:
     def size(self, path: str) -> int:
         return (self.root / path).stat().st_size
 
+    def modified_at(self, path: str) -> float:
+        return (self.root / path).stat().st_mtime
+
     def remove(self, path: str) -> None:
         """Removes a file or a folder; a missing one is fine."""
         target = self.root / path

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import multiprocessing
+import random
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -152,11 +154,72 @@ def test_a_layout_holds_from_its_epoch_until_the_next_one(meta: Meta) -> None:
         second = epochs.publish(c, [Cut(1, 6, "0/6")], {})
         third = epochs.publish(c, [Cut(1, 7, "0/7")], {1: b})
         assert [epochs.layout_at(c, 1, e.id) for e in (first, second, third)] == [a, a, b]
-        epochs.thin(c, second.id)
+        epochs.thin(c, second.created_at)
         assert epochs.get(c, first.id) is None
         assert epochs.layout_at(c, 1, second.id) == a
-        epochs.thin(c, third.id)
+        epochs.thin(c, time.time() + 1)
         assert epochs.layout_at(c, 1, second.id) is None
+        assert epochs.newest(c) == third and epochs.layout_at(c, 1, third.id) == b, "the newest always stays"
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_thinning_keeps_what_pins_and_the_newest_epoch_see_and_nothing_else(meta: Meta, seed: int) -> None:
+    r = random.Random(seed)
+    with meta.write() as c:
+        for version in range(30):
+            changed = {id: Layout(id, version, (), True) for id in (1, 2) if r.random() < 0.3 or not version}
+            epochs.publish(c, [Cut(1, version, "0/1")], changed)
+        all_epochs = epochs.recent(c, 100)
+        pinned = r.sample(all_epochs[1:], r.randrange(4))
+        for e in pinned:
+            epochs.take_pin(c, e.id, "reader")
+        kept = sorted({e.id for e in (*pinned, all_epochs[0])})
+        seen = {(id, e): epochs.layout_at(c, id, e) for id in (1, 2) for e in kept}
+        assert epochs.thin(c, time.time() + 1) == 30 - len(kept)
+        assert sorted(e.id for e in epochs.recent(c, 100)) == kept and epochs.oldest(c) == kept[0]
+        assert {(id, e): epochs.layout_at(c, id, e) for id in (1, 2) for e in kept} == seen
+        for id in (1, 2):
+            of = {seen[id, e].base_version for e in kept}  # type: ignore[union-attr]
+            assert epochs.base_versions(c, id) == of
+        assert c.execute(sa.select(sa.func.count()).select_from(tables.layout)).scalar() == sum(
+            len({seen[id, e] for e in kept}) for id in (1, 2)
+        )
+        assert c.execute(sa.select(sa.func.count()).select_from(tables.cut)).scalar() == len(kept)
+
+
+def test_what_was_retired_before_the_oldest_running_statement_may_go(meta: Meta) -> None:
+    with meta.write() as c:
+        assert epochs.unread_since(c) <= time.time()
+        first = epochs.publish(c, [], {})
+        epochs.publish(c, [], {})
+        old = epochs.take_pin(c, first.id, "reader")
+        assert epochs.unread_since(c) == first.created_at
+        epochs.release_pin(c, old)
+        assert epochs.unread_since(c) > first.created_at
+
+
+def test_schema_versions_that_no_change_needs_go_but_never_a_table_s_newest(meta: Meta) -> None:
+    with meta.write() as c:
+        id = _connection(c)
+        held = _held(c, id)
+        made = [
+            segments.add_schema(
+                c,
+                id,
+                upstream_id=upstream,
+                from_index=i,
+                schema="public",
+                table="t",
+                identity="d",
+                columns=[LogColumn(f"c{i}", 23, -1, True)],
+            ).id
+            for upstream in (1, 2)
+            for i in range(3)
+        ]
+        part = Part(1, made[1], 0, 1, 1, 1)
+        _publish(c, held, Segment(id, 1, 1, 1, "s", 1, 700, 700, (part,)))
+        segments.remove_schemas(c)
+        assert [v.id for v in sorted(segments.schemas(c, id), key=lambda v: v.id)] == [made[1], made[2], made[5]]
 
 
 def test_an_expired_pin_protects_nothing(meta: Meta) -> None:

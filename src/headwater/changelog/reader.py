@@ -28,7 +28,7 @@ def read_table(storage: Storage, pieces: list[tuple[str, Part]], after: int, upt
     """
     batches = []
     for path, part in pieces:
-        batch = _open(storage, path).get_batch(part.batch)
+        batch = open_file(storage, path).get_batch(part.batch)
         index = batch.column(0).to_numpy()
         first, last = (int(i) for i in np.searchsorted(index, [after, upto], side="right"))
         if first < last:
@@ -39,7 +39,7 @@ def read_table(storage: Storage, pieces: list[tuple[str, Part]], after: int, upt
 
 def read_transactions(storage: Storage, paths: Iterable[str]) -> pa.Table:
     """The transactions that these segments complete, in commit order; `commit_time_us` counts from 2000-01-01 UTC."""
-    batches = [_transactions(_open(storage, path)) for path in paths]
+    batches = [_transactions(open_file(storage, path)) for path in paths]
     return pa.Table.from_batches(batches, schema=TRANSACTIONS)
 
 
@@ -61,7 +61,8 @@ def _transactions(file: pa.ipc.RecordBatchFileReader) -> pa.RecordBatch:
     )
 
 
-def _open(storage: Storage, path: str) -> pa.ipc.RecordBatchFileReader:
+def open_file(storage: Storage, path: str) -> pa.ipc.RecordBatchFileReader:
+    """A segment's batches; an error with the way out if the file is gone or damaged."""
     try:
         return pa.ipc.open_file(storage.map(path))
     except FileNotFoundError as e:

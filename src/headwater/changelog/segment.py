@@ -35,7 +35,7 @@ TRANSACTION = np.dtype(
 
 Offsets = np.ndarray[Any, np.dtype[np.int32]]
 
-_OPTIONS = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)  # the other core is the upstream's reader
+OPTIONS = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)  # the other core is the upstream's reader
 _NAME = re.compile(r"(\d{20})-(\d+)\.arrow")
 
 
@@ -58,6 +58,16 @@ def folder(connection_id: int) -> str:
 def path_of(connection_id: int, first_index: int, fence: int) -> str:
     """A segment's path. The fence is in the name, so that an owner who lost the lease can only touch his own files."""
     return f"{folder(connection_id)}/{first_index:020d}-{fence}.arrow"
+
+
+def merged_path_of(connection_id: int, first_index: int, last_index: int, mark: str) -> str:
+    """A merged segment's path. No capture takes it for one of its own; `mark` tells apart what two attempts wrote."""
+    return f"{folder(connection_id)}/merged-{first_index:020d}-{last_index:020d}-{mark}.arrow"
+
+
+def is_merged(path: str) -> bool:
+    """The file was written by a merge, not by a capture."""
+    return path.rsplit("/", 1)[-1].startswith("merged-")
 
 
 def fence_of(path: str) -> int | None:
@@ -132,7 +142,7 @@ def write(
 ) -> int:
     """Writes a segment; it is durable on return. Returns its size in bytes."""
     with storage.create(path) as f:
-        with pa.ipc.new_file(f, SCHEMA, options=_OPTIONS) as writer:
+        with pa.ipc.new_file(f, SCHEMA, options=OPTIONS) as writer:
             for batch in batches:
                 writer.write_batch(batch)
                 at("segment.torn")

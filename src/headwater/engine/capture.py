@@ -31,7 +31,7 @@ from headwater.engine import crash
 from headwater.engine.home import Home
 from headwater.engine.receive import Heartbeat, Receiver
 from headwater.errors import DataError, FencedError, HeadwaterError, MachineError, Retry
-from headwater.meta import connections, lease, segments
+from headwater.meta import connections, lease, merged, segments
 from headwater.meta.lease import Lease
 from headwater.model import ConnectionInfo, ConnectionState
 from headwater.source.base import Log, Source
@@ -140,7 +140,7 @@ class Capture:
         with self._home.meta.write() as c:
             dead = segments.cut_back(c, self._lease)
             connection = connections.get(c, self._id)
-            live = {s.path for s in segments.in_range(c, self._id, 0, connection.last_index)}
+            live = merged.paths(c, self._id)
         crash.here("capture.cut_back")
         orphans = [
             path

@@ -25,11 +25,14 @@ from headwater.relation import base
 
 COVER = "cover"
 FOLD = "fold"
+UPKEEP = "upkeep"
 
 # (relation, layout, index, app id, txn version) → the Delta version that holds the fold
 Merge = Callable[[RelationInfo, Layout, int, str, int], int]
 # (relation, spans) → the Delta version without the rows of these spans (or, where keys have no order, of any)
 Empty = Callable[[RelationInfo, list[Span]], int]
+# Commits to the relation's base without changing what it holds, or does nothing
+Rewrite = Callable[[RelationInfo], None]
 # (connection type, position, high) → the log has passed what a scan may have seen
 Passed = Callable[[str, str, str], bool]
 
@@ -58,7 +61,8 @@ class Committer:
         """
         with self._home.meta.read() as c:
             left = intents.all(c)
-        for intent in left:
+        # upkeep takes whatever version there is, so what changed the content must be recorded before it
+        for intent in sorted(left, key=lambda i: (i.kind == UPKEEP, i.id)):
             if intent.kind == COVER and intent.body["again"]:
                 continue
             with self._locks[intent.relation_id]:
@@ -99,6 +103,36 @@ class Committer:
             finally:
                 with self._home.meta.write() as c:
                     epochs.release_pin(c, pin)
+
+    def upkeep(self, relation_id: int, rewrite: Rewrite) -> Epoch | None:
+        """Lets `rewrite` commit to a base without changing what it holds, and shows that with a new epoch.
+
+        None if it committed nothing, or if somebody else is at the base. A crash (or a failure) between its commit and
+        meta is harmless: meta goes on naming the version before it, whose rows are the same and whose files are not
+        vacuumed while meta names it; a cover or a fold builds on the newest version, whichever that is. The intent is
+        there so that the next start moves meta on, and so that nobody vacuums meanwhile.
+        """
+        if not self._locks[relation_id].acquire(blocking=False):
+            return None
+        try:
+            with self._home.meta.read() as c:
+                relation = relations.get_or_none(c, relation_id)
+                busy = any(i.kind != UPKEEP for i in intents.all(c, relation_id))
+            if relation is None or busy:
+                return None
+            with self._home.meta.write() as c:
+                lease.check(c, self._held)
+                for left in intents.all(c, relation_id):
+                    intents.done(c, left.id)  # one that could not be recorded: this one does that, too
+                intent = intents.add(c, relation_id, UPKEEP, {})
+            try:
+                rewrite(relation)
+                crash.here("base.upkept")
+            finally:
+                published = self._finish(intent)
+            return published
+        finally:
+            self._locks[relation_id].release()
 
     def _decide_cover(self, c: Connection, relation_id: int) -> tuple[Intent | None, list[str]]:
         """The intent to add the files of all passed spans; spans of another life of the server go back to pending."""
@@ -152,6 +186,8 @@ class Committer:
             return None
         if intent.kind == COVER:
             return self._finish_cover(relation, intent)
+        if intent.kind == UPKEEP:
+            return self._finish_upkeep(relation, intent)
         return self._finish_fold(relation, intent, may_merge)
 
     def _finish_cover(self, relation: RelationInfo, intent: Intent) -> Epoch | None:
@@ -199,6 +235,18 @@ class Committer:
             runs.retire_folded(c, relation.id, index)
             relations.set_folded(c, relation.id)
             intents.done(c, intent.id)
+            return epoch.publish(c, [relation.id])
+
+    def _finish_upkeep(self, relation: RelationInfo, intent: Intent) -> Epoch | None:
+        """Moves meta on to the newest version: whatever was committed since the last recorded one changed no row."""
+        version = base.current_version(self._home.storage, relation.base_path)
+        with self._home.meta.write() as c:
+            lease.check(c, self._held)
+            intents.done(c, intent.id)
+            current = relations.get_or_none(c, relation.id)
+            if current is None or current.base_version == version:
+                return None
+            relations.set_base_version(c, relation.id, version)
             return epoch.publish(c, [relation.id])
 
     def _merged(self, relation: RelationInfo, intent: Intent, index: int, app_id: str) -> int:

@@ -31,6 +31,8 @@ POINTS: dict[str, str] = {
     "fold.decided": "the intent to fold is in meta; nothing is merged",
     "fold.merged": "a fold is in the base; meta does not know",
     "run.written": "a run is written; meta does not know",
+    "segments.merged": "a merged segment is written; meta does not know",
+    "base.upkept": "a base has been rewritten; meta does not know",
     "epoch.half": "an epoch is written but its transaction has not ended",
     "epoch.published": "an epoch is published",
 }

@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 
 from pyspark.sql import SparkSession
 
+from headwater import config
 from headwater.engine import crash, epoch, pulse, spark
 from headwater.engine.backfill import Backfill
-from headwater.engine.clean import clean, clean_start
+from headwater.engine.clean import Cleaner, clean_start
 from headwater.engine.committer import Committer
 from headwater.engine.folds import Folds
 from headwater.engine.home import Home, HomeLock, wait_until_gone
@@ -21,6 +22,7 @@ from headwater.engine.live import Lag
 from headwater.engine.pulse import Pulse
 from headwater.engine.read import Reader
 from headwater.engine.supervisor import Supervisor
+from headwater.engine.upkeep import Upkeep
 from headwater.engine.upstreams import passed, upstream_of
 from headwater.engine.watcher import Watcher
 from headwater.errors import FencedError, HeadwaterError, MachineError
@@ -34,6 +36,7 @@ log = logging.getLogger(__name__)
 TICK_S = 0.2  # how soon definitions, ended captures and finished scans are noticed
 IDLE_S = 1.0  # an epoch is published at once when a capture speaks; this only catches a lost word
 CLEAN_S = 30.0
+UPKEEP_S = min(5.0, config.SEGMENT_AGE_S / 4)  # sooner where a test lets segments age faster
 
 
 @dataclass(slots=True)
@@ -91,7 +94,8 @@ class Server:
             _Loop("watcher", self.watcher.tick, 2.0),
             _Loop("rates", self._pulse.look, pulse.LOOK_S),
             _Loop("lag", self._pulse.ask, pulse.ASK_S),
-            _Loop("clean", lambda: clean(self.home, held, self.reader.overlays), CLEAN_S),
+            _Loop("clean", Cleaner(self.home, held, self.reader.overlays).clean, min(CLEAN_S, config.HISTORY_S / 4)),
+            _Loop("upkeep", Upkeep(self.home, held, self.committer, self.session).tick, UPKEEP_S),
         ]
         for loop in self._loops:
             loop.thread = threading.Thread(target=self._repeat, args=(loop,), name=loop.name, daemon=True)

@@ -10,7 +10,7 @@ from sqlalchemy.engine import Connection, Row
 
 from headwater.config import Secret
 from headwater.errors import DefinitionError, HeadwaterError
-from headwater.meta.tables import connection, lease, part, schema_version, segment
+from headwater.meta.tables import connection, lease, part, retired_segment, schema_version, segment
 from headwater.model import ConnectionInfo, ConnectionState
 
 
@@ -139,7 +139,7 @@ def advance(c: Connection, id: int, position: str) -> None:
 
 
 def remove(c: Connection, id: int) -> None:
-    for table in (segment, part, schema_version):
+    for table in (segment, part, retired_segment, schema_version):
         c.execute(sa.delete(table).where(table.c.connection_id == id))
     c.execute(sa.delete(connection).where(connection.c.id == id))
     c.execute(sa.delete(lease).where(lease.c.name == f"capture:{id}"))

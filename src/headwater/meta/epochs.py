@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import time
+from bisect import bisect_left
 from collections.abc import Mapping
 
 import sqlalchemy as sa
@@ -74,6 +76,12 @@ def needed_layouts(c: Connection, relation_id: int, oldest_epoch: int) -> list[L
     return needed
 
 
+def base_versions(c: Connection, relation_id: int) -> set[int]:
+    """The versions of a base that an epoch which can still be read names."""
+    bodies = c.execute(sa.select(layout.c.body).where(layout.c.relation_id == relation_id)).scalars()
+    return {Json.layout(body).base_version for body in bodies}
+
+
 def take_pin(c: Connection, epoch_id: int, owner: str, seconds: float = PIN_S) -> int:
     """Protects everything the epoch needs from cleaning, until released or expired."""
     result = c.execute(sa.insert(pin).values(epoch_id=epoch_id, owner=owner, expires_at=time.time() + seconds))
@@ -87,20 +95,58 @@ def release_pin(c: Connection, id: int) -> None:
 
 def oldest_pinned(c: Connection) -> int | None:
     """The oldest epoch that a living pin protects; expired pins are forgotten."""
+    return min(pinned(c), default=None)
+
+
+def pinned(c: Connection) -> set[int]:
+    """The epochs that living pins protect; expired pins are forgotten."""
     c.execute(sa.delete(pin).where(pin.c.expires_at < time.time()))
-    return c.execute(sa.select(sa.func.min(pin.c.epoch_id))).scalar()
+    return set(c.execute(sa.select(pin.c.epoch_id).distinct()).scalars())
 
 
-def thin(c: Connection, keep_from: int) -> int:
-    """Forgets epochs before `keep_from`, and layouts that no later reader can use; returns how many epochs went."""
-    gone = c.execute(sa.delete(epoch).where(epoch.c.id < keep_from)).rowcount
-    c.execute(sa.delete(cut).where(cut.c.epoch_id < keep_from))
-    newest_before = (
-        sa.select(layout.c.relation_id, sa.func.max(layout.c.epoch_id).label("epoch_id"))
-        .where(layout.c.epoch_id <= keep_from)
-        .group_by(layout.c.relation_id)
-        .subquery()
-    )
-    for row in c.execute(sa.select(newest_before)).all():
-        c.execute(sa.delete(layout).where(layout.c.relation_id == row.relation_id, layout.c.epoch_id < row.epoch_id))
+def pins(c: Connection) -> tuple[int | None, int]:
+    """The oldest living pin, and the last one that was ever taken."""
+    oldest, newest = c.execute(sa.select(sa.func.min(pin.c.id), sa.func.max(pin.c.id))).one()
+    return oldest, int(newest or 0)
+
+
+def unread_since(c: Connection) -> float:
+    """The time before which no reader that still runs can have begun: what was retired before it may go."""
+    oldest = oldest_pinned(c)
+    if oldest is None:
+        return time.time()
+    made = c.execute(sa.select(epoch.c.created_at).where(epoch.c.id == oldest)).scalar()
+    return 0.0 if made is None else float(made)
+
+
+def oldest(c: Connection) -> int:
+    """The oldest epoch that can be read; 0 before the first one."""
+    return int(c.execute(sa.select(sa.func.min(epoch.c.id))).scalar() or 0)
+
+
+def thin(c: Connection, before: float) -> int:
+    """Forgets epochs made before a time, except pinned ones and the newest, and layouts that only they used.
+
+    Returns how many epochs went.
+    """
+    newest_id = c.execute(sa.select(sa.func.max(epoch.c.id))).scalar()
+    if newest_id is None:
+        return 0
+    kept = sorted(pinned(c) | {newest_id})
+    gone = c.execute(sa.delete(epoch).where(epoch.c.created_at < before, epoch.c.id.not_in(kept))).rowcount
+    if gone:
+        c.execute(sa.delete(cut).where(cut.c.epoch_id.not_in(sa.select(epoch.c.id))))
+        _thin_layouts(c)
     return int(gone)
+
+
+def _thin_layouts(c: Connection) -> None:
+    """Removes layouts that no epoch that is left sees: a later one takes their place at or before the next epoch."""
+    left = sorted(c.execute(sa.select(epoch.c.id)).scalars())
+    rows = c.execute(sa.select(layout.c.relation_id, layout.c.epoch_id).order_by(*layout.primary_key)).all()
+    for row, following in itertools.pairwise(rows):
+        if row.relation_id == following.relation_id:
+            next_epoch = left[bisect_left(left, row.epoch_id) :][:1]
+            if not next_epoch or next_epoch[0] >= following.epoch_id:
+                where = sa.and_(layout.c.relation_id == row.relation_id, layout.c.epoch_id == row.epoch_id)
+                c.execute(sa.delete(layout).where(where))

@@ -184,7 +184,7 @@ intent = Table(
     metadata,
     Column("id", Id, primary_key=True),
     Column("relation_id", Id, nullable=False),
-    Column("kind", Text, nullable=False),  # scan | fold
+    Column("kind", Text, nullable=False),  # cover | fold | upkeep
     Column("body", Text, nullable=False),
     Column("created_at", Float, nullable=False),
     sqlite_autoincrement=True,  # an id is never used again

@@ -26,8 +26,8 @@ CHECKPOINT_INTERVAL = 20  # commits; a reader replays at most this many small fi
 # where they are useful; the names are given because a key may stand behind the first 32 columns.
 _PROPERTIES = {
     "delta.checkpointInterval": str(CHECKPOINT_INTERVAL),
-    "delta.logRetentionDuration": "interval 30 days",
-    "delta.deletedFileRetentionDuration": "interval 7 days",
+    "delta.logRetentionDuration": "interval 1 days",  # no epoch lives that long; a log that is never cut grows forever
+    "delta.deletedFileRetentionDuration": "interval 1 days",
 }
 STATISTICS_TYPES = (
     "SMALLINT",

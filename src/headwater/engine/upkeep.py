@@ -1,0 +1,163 @@
+"""Upkeep while everything runs: merges segments, rewrites bases, removes dead files; one at a time, in a budget."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from deltalake.exceptions import DeltaError
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from headwater.changelog import merge
+from headwater.config import HISTORY_S, UPKEEP_BUDGET
+from headwater.engine import crash, spark
+from headwater.engine.committer import Committer
+from headwater.engine.home import Home
+from headwater.errors import HeadwaterError
+from headwater.meta import connections, epochs, intents, lease, relations, spans
+from headwater.meta.lease import Lease
+from headwater.model import RelationInfo, SpanState
+from headwater.relation import rewrite
+from headwater.relation.upkeep import Rewrite, checkpoint_due, due, retention_s, vacuum_due
+
+log = logging.getLogger(__name__)
+
+LOOK_S = 60.0  # how long a base whose version has not moved is left alone; a fraction of the history if that is shorter
+RETRY_S = 600.0  # how long a base is left alone after its upkeep failed
+
+
+@dataclass(slots=True)
+class _Looked:
+    """What this process knows of one base."""
+
+    version: int = -1
+    again_at: float = 0.0
+    vacuum_at: float = 0.0
+
+
+@dataclass(slots=True)
+class Upkeep:
+    """`tick` is called again and again by one thread."""
+
+    home: Home
+    held: Lease
+    committer: Committer
+    session: Callable[[], SparkSession]
+    _rest_until: float = 0.0
+    _looked: dict[int, _Looked] = field(default_factory=dict)
+
+    def tick(self) -> None:
+        """Merges what is due, then tends the base that was looked at longest ago, if the budget allows."""
+        self.merge_segments()
+        if time.monotonic() < self._rest_until:
+            return
+        with self.home.meta.read() as c:
+            found = [r for r in relations.all(c) if r.base_version >= 0]
+        for gone in self._looked.keys() - {r.id for r in found}:
+            del self._looked[gone]
+        for relation in found:
+            looked = self._looked.setdefault(relation.id, _Looked())
+            now = time.monotonic()
+            if now < looked.again_at and looked.version == relation.base_version:
+                continue
+            looked.again_at = now + min(LOOK_S, HISTORY_S / 4)
+            looked.version = relation.base_version
+            if self._tended(relation, looked):
+                return
+
+    def merge_segments(self) -> None:
+        """Merges small, old segments of every connection until none are due."""
+        with self.home.meta.read() as c:
+            known = [x.id for x in connections.all(c)]
+        for id in known:
+            while merge.merge_once(
+                self.home.meta,
+                self.home.storage,
+                id,
+                now=time.time(),
+                check=lambda c: lease.check(c, self.held),
+                at=crash.here,
+            ):
+                continue
+
+    def tend(self, relation: RelationInfo) -> bool:
+        """Does the first thing that the relation's base needs; False if it needs nothing."""
+        storage = self.home.storage
+        version, files = rewrite.look(storage, relation)
+        way = due(files)
+        if way is not None and self._rewritten(relation, way):
+            return True
+        if checkpoint_due(version, rewrite.last_checkpoint(storage, relation)):
+            with self.committer.exclusive(relation.id):
+                rewrite.checkpoint(storage, relation)
+            return True
+        return self._vacuumed(relation, sum(f.bytes for f in files))
+
+    def _tended(self, relation: RelationInfo, looked: _Looked) -> bool:
+        """Tends one base, and rests in proportion; one that fails is left alone for a while, the others go on."""
+        began = time.monotonic()
+        try:
+            did = self.tend(relation)
+        except (HeadwaterError, DeltaError, PySparkException, Py4JError) as e:
+            looked.again_at = time.monotonic() + RETRY_S
+            with self.home.meta.read() as c:
+                if relations.get_or_none(c, relation.id) is None:
+                    return False  # dropped meanwhile, and its files with it
+            if isinstance(e, HeadwaterError):
+                raise
+            raise spark.describe_failure(e, "Wait; upkeep is tried again.") from e
+        if did:
+            took = time.monotonic() - began
+            self._rest_until = time.monotonic() + took * (1 / UPKEEP_BUDGET - 1)
+            looked.again_at = 0.0
+        return did
+
+    def _rewritten(self, relation: RelationInfo, way: Rewrite) -> bool:
+        began = time.monotonic()
+
+        def work(current: RelationInfo) -> None:
+            session = self.session()
+            with spark.pool(session, "upkeep"):
+                rewrite.rewrite(session, self.home.storage, current, way)
+
+        if self.committer.upkeep(relation.id, work) is None:
+            return False
+        log.info("rewritten relation=%s way=%s seconds=%.2f", relation.id, way.way, time.monotonic() - began)
+        return True
+
+    def _vacuumed(self, relation: RelationInfo, live_bytes: int) -> bool:
+        """Removes dead files, if every file beside the base that is of use belongs to a version that meta names.
+
+        Files of scans that are not in the base yet are in no version, so nothing is removed while there are such; a
+        scan that begins meanwhile writes files that are younger than anything VACUUM removes.
+        """
+        storage, looked = self.home.storage, self._looked.setdefault(relation.id, _Looked())
+        if time.monotonic() < looked.vacuum_at:
+            return False
+        with self.committer.exclusive(relation.id):
+            with self.home.meta.read() as c:
+                if intents.all(c, relation.id) or _has_loose_files(spans.counts(c, relation.id)):
+                    return False
+                needed = {relations.get(c, relation.id).base_version, *epochs.base_versions(c, relation.id)}
+            at = rewrite.committed_at(storage, relation, min(needed))
+            if at is None:
+                return False
+            keep_s = retention_s(time.time(), HISTORY_S, at)
+            dead = rewrite.dead(storage, relation, time.time() - keep_s)
+            if not vacuum_due(dead.files, dead.bytes, live_bytes):
+                return False
+            session = self.session()
+            with spark.pool(session, "upkeep"):
+                rewrite.vacuum(session, storage, relation, keep_s + 1)
+        looked.vacuum_at = time.monotonic() + HISTORY_S  # what was removed since may be dead only after that
+        log.info("vacuumed relation=%s", relation.id)
+        return True
+
+
+def _has_loose_files(counts: dict[SpanState, int]) -> bool:
+    """A scan is running, or has written files that are not covered."""
+    return bool(counts.get(SpanState.SCANNING) or counts.get(SpanState.SCANNED))

@@ -1,0 +1,159 @@
+"""Upkeep of a base, carried out: rewrites that change no row, checkpoints, and VACUUM.
+
+Only the base's committer may call what writes here (see base.py), and no version that meta still names may lose files.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from delta.tables import DeltaTable as SparkTable
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as fn
+
+from headwater.model import RelationInfo
+from headwater.relation.schema import quoted
+from headwater.relation.upkeep import SMALL_BYTES, TARGET_BYTES, BaseFile, Rewrite, Way
+from headwater.storage import Storage
+
+RANGED = ("SMALLINT", "INT", "BIGINT", "DATE")  # keys whose file statistics are exact, and that are written as numbers
+EPOCH = datetime.date(1970, 1, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Dead:
+    """Files beside a base that its newest version does not need and that are older than the history that is kept."""
+
+    files: int
+    bytes: int
+
+
+def look(storage: Storage, relation: RelationInfo) -> tuple[int, list[BaseFile]]:
+    """The base's newest version and its files."""
+    table = DeltaTable(storage.url(relation.base_path))
+    actions = pa.table(table.get_add_actions(flatten=True))
+    deleted = _deleted(table) if relation.options.get("deletion_vectors", "true") == "true" else {}
+    lows, highs = (_ends(actions, f"{end}.{relation.key[0]}", relation) for end in ("min", "max"))
+    columns = (actions[name].to_pylist() for name in ("path", "size_bytes", "num_records"))
+    files = [
+        BaseFile(size, rows or 0, deleted.get(path, 0), low, high)
+        for path, size, rows, low, high in zip(*columns, lows, highs, strict=True)
+    ]
+    return int(table.version()), files
+
+
+def rewrite(session: SparkSession, storage: Storage, relation: RelationInfo, way: Rewrite) -> None:
+    """Carries a rewrite out, in a session of its own. The newest version afterwards holds the rows it held before."""
+    own = session.newSession()
+    own.conf.set("spark.sql.session.timeZone", "UTC")
+    path = storage.url(relation.base_path)
+    if way.way is Way.COMPACT:
+        own.conf.set("spark.databricks.delta.optimize.minFileSize", str(SMALL_BYTES))
+        own.conf.set("spark.databricks.delta.optimize.maxFileSize", str(TARGET_BYTES))
+        SparkTable.forPath(own, path).optimize().executeCompaction()
+    elif way.way is Way.PURGE:
+        # files are rewritten one by one: putting several into one would lose their key order
+        own.conf.set("spark.databricks.delta.optimize.maxFileSize", "1")
+        own.sql(f"REORG TABLE delta.{quoted(path)} APPLY (PURGE)")
+    else:
+        _in_key_order(own, path, relation, way)
+
+
+def _in_key_order(session: SparkSession, path: str, relation: RelationInfo, way: Rewrite) -> None:
+    rows = session.read.format("delta").load(path)
+    condition = None
+    if way.way is Way.RANGE:
+        assert way.low is not None and way.high is not None
+        condition = _between(relation, way.low, way.high)
+        rows = rows.where(condition)
+    keys = [fn.col(quoted(k)) for k in relation.key]
+    ordered = rows.repartitionByRange(max(1, round(way.bytes / TARGET_BYTES)), *keys).sortWithinPartitions(*keys)
+    writer = ordered.write.format("delta").mode("overwrite")
+    # Delta allows "no change of data" only where whole files are replaced
+    writer = writer.option("dataChange", "false") if condition is None else writer.option("replaceWhere", condition)
+    writer.save(path)
+
+
+def checkpoint(storage: Storage, relation: RelationInfo) -> None:
+    """Writes down the base's newest version as a whole, so that readers need not replay the commits before it."""
+    DeltaTable(storage.url(relation.base_path)).create_checkpoint()
+
+
+def last_checkpoint(storage: Storage, relation: RelationInfo) -> int:
+    """The version of the last checkpoint; 0 without one."""
+    path = f"{relation.base_path}/_delta_log/_last_checkpoint"
+    if not storage.exists(path):
+        return 0
+    with storage.map(path) as file:
+        return int(json.loads(file.read())["version"])
+
+
+def committed_at(storage: Storage, relation: RelationInfo, version: int) -> float | None:
+    """When a version was committed; None if its commit has been cleaned up, so is older than the log's retention."""
+    path = f"{relation.base_path}/_delta_log/{version:020d}.json"
+    return storage.modified_at(path) if storage.exists(path) else None
+
+
+def dead(storage: Storage, relation: RelationInfo, before: float) -> Dead:
+    """What VACUUM would find, about: deletion vectors are counted against the files that have one."""
+    table = DeltaTable(storage.url(relation.base_path))
+    live = set(pa.table(table.get_add_actions(flatten=True))["path"].to_pylist())
+    marked = len(_deleted(table))
+    files = size = vectors = 0
+    for path in storage.list(relation.base_path):
+        name = path.removeprefix(f"{relation.base_path}/")
+        if name.startswith(("_", ".")) or storage.modified_at(path) >= before:
+            continue
+        if name.endswith(".bin"):
+            vectors += 1
+        elif name.endswith(".parquet") and name not in live:
+            files += 1
+            size += storage.size(path)
+    return Dead(files + max(0, vectors - marked), size)
+
+
+def vacuum(session: SparkSession, storage: Storage, relation: RelationInfo, retention_s: float) -> None:
+    """Removes files that no version of the last `retention_s` seconds needs, and such as no version ever had.
+
+    Spark does it, because it knows deletion vectors.
+    """
+    own = session.newSession()
+    own.conf.set("spark.databricks.delta.retentionDurationCheck.enabled", "false")  # pins and epochs are what is kept
+    own.conf.set("spark.databricks.delta.vacuum.logging.enabled", "false")  # two commits that say nothing
+    own.conf.set("spark.sql.sources.parallelPartitionDiscovery.parallelism", "2")  # 10,000 tasks by default: 48 s
+    SparkTable.forPath(own, storage.url(relation.base_path)).vacuum(retention_s / 3600)
+
+
+def _deleted(table: DeltaTable) -> dict[str, int]:
+    """File name → how many of its rows are marked as gone, for files that have such rows."""
+    found: dict[str, int] = {}
+    for batch in table.deletion_vectors():
+        for path, kept in zip(*(pa.array(column) for column in pa.record_batch(batch).columns), strict=True):
+            found[path.as_py().rsplit("/", 1)[-1]] = len(kept.values) - (pc.sum(kept.values).as_py() or 0)
+    return found
+
+
+def _ends(actions: pa.Table, name: str, relation: RelationInfo) -> list[int | None]:
+    """The first key column's least or greatest value per file as a number; None where unknown."""
+    if relation.key_columns[0].lake_type not in RANGED or name not in actions.column_names:
+        return [None] * actions.num_rows
+    values = actions[name]
+    if pa.types.is_date(values.type):
+        values = values.cast(pa.int32())
+    numbers: list[int | None] = values.cast(pa.int64()).to_pylist()
+    return numbers
+
+
+def _between(relation: RelationInfo, low: int, high: int) -> str:
+    """The range as a condition in SQL: Delta takes it as text only."""
+    column = relation.key_columns[0]
+    if column.lake_type == "DATE":
+        ends = [f"DATE'{(EPOCH + datetime.timedelta(days=n)).isoformat()}'" for n in (low, high)]
+    else:
+        ends = [f"CAST('{n}' AS {column.lake_type})" for n in (low, high)]
+    return f"{quoted(column.name)} >= {ends[0]} AND {quoted(column.name)} <= {ends[1]}"
