@@ -5,5 +5,6 @@ Promises: streaming never waits for scanning; a crash anywhere repeats at most t
 base. Never: `collect()` of table data; JVM internals; `sparkContext` outside `spark.py`.
 
 `spark` the session · `capture` the process · `epoch` the publisher · `backfill` begin, plan, scans · `committer`
-the only writer of bases · `read` relations at an epoch · `server` all of it under one lock · `crash` named points.
+the only writer of bases · `read` relations at an epoch · `server` all of it under one lock · `crash` named points ·
+`status` and `metrics` where all of it stands, with `pulse` (looked at by itself) and `counters` (counted on the way).
 """

@@ -1,0 +1,65 @@
+"""What operations and metrics say of states, retries and names is what the program does, in both directions."""
+
+from __future__ import annotations
+
+import ast
+import re
+from dataclasses import replace
+from pathlib import Path
+
+from headwater.cli.screen import ORDER, RETRIES
+from headwater.engine.metrics import METRICS, STATES
+from headwater.errors import Retry
+from headwater.model import Control, RelationInfo, TableState
+
+ROOT = Path(__file__).parents[2]
+PACKAGE = ROOT / "src" / "headwater"
+TABLE = RelationInfo(1, "t", 1, "s", "t", 1, (), (), {}, TableState.DEFINED, None, "", -1, 0)
+
+
+def rows(page: str) -> dict[str, list[str]]:
+    """The table rows of a page by their first cell (without backticks)."""
+    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+    cells = [[c.strip() for c in line.split("|")[1:-1]] for line in text.splitlines() if line.startswith("| `")]
+    return {row[0].strip("`"): row[1:] for row in cells}
+
+
+def test_every_state_that_a_screen_can_show_is_documented() -> None:
+    shown = {replace(TABLE, state=state, control=control).shown_state for state in TableState for control in Control}
+    states = {*TableState, Control.PAUSED}
+    assert shown == states == set(ORDER) == set(STATES)
+    documented = rows("operations.md").keys()
+    assert {s for s in states if s not in documented} == set()
+    section = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8").split("## The states of a table")[1]
+    table = section.split("\n\n")[2]
+    assert re.findall(r"^\| `(\w+)`", table, re.MULTILINE) == [
+        *("defined", "waiting", "filling", "paused", "live", "failed")
+    ]
+
+
+def test_the_errors_that_are_tried_again_by_themselves_are_the_documented_ones() -> None:
+    auto = set()
+    for path in PACKAGE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Constant):
+                given = [*node.args, *(k.value for k in node.keywords)]
+                if any(isinstance(a, ast.Attribute) and a.attr == "AUTO" for a in given):
+                    auto.add(node.args[0].value)
+    documented = rows("operations.md")
+    assert set(re.findall(r"`([a-z]+\.\w+)`", documented["auto"][1])) == auto
+    assert {word for word in documented if word in set(Retry)} == set(Retry) == set(RETRIES)
+
+
+def test_every_metric_is_documented_with_its_kind_labels_and_meaning_and_no_other() -> None:
+    documented = {name: cells for name, cells in rows("metrics.md").items() if re.fullmatch("headwater_[a-z_]+", name)}
+    assert list(documented) == list(METRICS)
+    for name, m in METRICS.items():
+        kind, labels, meaning = documented[name]
+        assert (kind, re.findall(r"`(\w+)`", labels), meaning) == (m.kind, list(m.labels), m.help)
+
+
+def test_every_metric_that_the_code_counts_exists() -> None:
+    used = set()
+    for path in PACKAGE.rglob("*.py"):
+        used |= set(re.findall(r'"(headwater_[a-z_]+)"', path.read_text(encoding="utf-8")))
+    assert used == set(METRICS)
