@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -62,6 +62,19 @@ class Piece:
     old_lengths: Any
     has_old: Any  # bool per row: the message begins with an old tuple
     moved: Any  # uint8 per row: the key changed
+
+
+def decodable_until(
+    versions: Iterable[SchemaVersion], columns: tuple[Column, ...], key: tuple[str, ...], after: int, upto: int
+) -> int:
+    """The last index in (after, upto] up to which the log's own description of the rows can be followed."""
+    for version in versions:
+        if after < version.from_index <= upto:
+            try:
+                Layout.of(version, columns, key)
+            except DataError:
+                upto = version.from_index - 1
+    return upto
 
 
 def lay_out(

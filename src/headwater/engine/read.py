@@ -12,13 +12,14 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from sqlalchemy.engine import Connection
 
+from headwater.decode.layout import decodable_until
 from headwater.decode.pgoutput import Changes
 from headwater.engine import crash
 from headwater.engine.changes import changelog_rows
 from headwater.engine.home import Home
 from headwater.engine.spark import Sessions
-from headwater.errors import DefinitionError
-from headwater.meta import epochs, lease, relations, spans
+from headwater.errors import DataError, DefinitionError
+from headwater.meta import epochs, lease, relations, segments, spans
 from headwater.meta.lease import Lease
 from headwater.model import Epoch, Layout, RelationInfo, Span, TableState
 from headwater.relation import fold, runs
@@ -138,10 +139,23 @@ class Reader:
         if s.layout is None or not s.layout.spans:
             return _empty(session, s.relation)
         index = epoch.index_of(s.relation.connection_id)
+        if s.relation.state is TableState.FAILED:
+            index = self._last_readable(s.relation, s.layout, index)
         overlay = overlays.enter_context(self.overlays.use(s.relation, s.layout, index))
         if overlay.holes.num_rows and not s.relation.ordered:
             return _empty(session, s.relation)  # hidden as a whole until it has been read again
         return dataframe(session, self._home.storage, s.relation, s.layout, overlay)
+
+    def _last_readable(self, relation: RelationInfo, layout: Layout, index: int) -> int:
+        """A table that has stopped stays readable as it was when it could last be followed."""
+        with self._home.meta.read() as c:
+            versions = segments.schemas(c, relation.connection_id, relation.upstream_id)
+        last = decodable_until(versions, relation.columns, relation.key, layout.log_index, index)
+        try:
+            with self.overlays.use(relation, layout, last):
+                return last
+        except DataError:  # a change itself cannot be kept: the base is what there is
+            return layout.log_index
 
     def merge(self, relation: RelationInfo, layout: Layout, index: int, app_id: str, version: int) -> int:
         """Folds the overlay at `index` into the base; returns the Delta version that holds it."""
