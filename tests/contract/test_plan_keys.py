@@ -25,7 +25,7 @@ from headwater.source.postgres.session import quote_identifier
 from support.backfill import Bench, bench
 from support.key_shapes import SETUP, SHAPES, Shape, can_compile_locale, compile_locale
 
-STEP = 90
+STEP = 140
 _numbers = count(1)
 
 
@@ -100,7 +100,7 @@ def test_every_row_of_every_shape_is_in_one_span_and_read_once(name: str, upstre
     assert [row["v"] for r in results for row in table.rows(r)] == expected
     assert_located(table, shape, planned, [[table.home / "base" / f.path for f in r.files] for r in results])
     # The same in pieces that know nothing of the plan: a span that is too large is cut wherever its scan stops.
-    assert [row["v"] for row in table.scan_all([WHOLE], max_rows=250)] == expected
+    assert [row["v"] for row in table.scan_all([WHOLE], max_rows=300)] == expected
 
 
 def assert_located(table: Bench, shape: Shape, planned: list[Span], files: list[list[Path]]) -> None:

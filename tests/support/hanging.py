@@ -39,9 +39,9 @@ def server_with_silent_standby(version: int = 18) -> EmbeddedPostgres:
 
 
 @contextmanager
-def hanging_commit(server: EmbeddedPostgres, *statements: str) -> Iterator[Commit]:
+def hanging_commit(server: EmbeddedPostgres, *statements: str, database: str | None = None) -> Iterator[Commit]:
     """Runs the statements in one transaction whose commit hangs inside the block; it becomes visible at the end."""
-    with server.connect() as writer:
+    with server.connect(database) as writer:
         writer.execute("SET synchronous_commit = on")
         writer.execute("BEGIN")
         for statement in statements:

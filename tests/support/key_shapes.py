@@ -7,7 +7,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-ROWS = 600
+ROWS = 500
 LOCALE = "en_US"  # orders a < B < c, which is nobody's byte order
 
 

@@ -1,0 +1,158 @@
+"""A table of two spans, its scans and its log put together by the rule (and by a rule that is wrong), without Spark."""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from headwater.backfill.scan import Hooks, scan_span
+from headwater.backfill.span import locate, one_key
+from headwater.decode.pgoutput import OLD, TXN
+from headwater.model import Bound, CoveredSpan, Layout, RelationInfo, ScanResult, Span
+from headwater.relation.judge import judge
+from headwater.relation.net import Judgement, net
+from headwater.source.postgres.session import lsn_to_int
+from headwater.source.postgres.snapshot import sees
+from support.backfill import Bench, bench
+from support.relation import Row, applied, relation_of
+from support.values import Log
+
+LARGE = "repeat(md5(random()::text), 100)"  # stored out of line: an update that leaves it alone does not carry it
+ROOM = 1000  # keys of one race
+Rows = dict[tuple[Any, ...], Row]
+Judge = Callable[[Layout, Sequence[ScanResult], pa.Table], Judgement]
+
+
+class Track:
+    """The table `t`, and a slot that holds everything that happens to it; many races run on it side by side."""
+
+    def __init__(self, database: Any, home: Path, races: int) -> None:
+        self.database = database
+        database.execute("CREATE TABLE t (id int PRIMARY KEY, v int, large text STORAGE EXTERNAL)")
+        database.execute(
+            f"INSERT INTO t SELECT r * {ROOM} + i * 10, i, {LARGE} "
+            f"FROM generate_series(0, {races - 1}) r, generate_series(1, 4) i"
+        )
+        self.log = Log(database, "t")
+        self.table: Bench = bench(database, home, "t")
+        self.relation: RelationInfo = relation_of(self.table.columns, self.table.key)
+        self.races = [Race(self, number * ROOM) for number in range(races)]
+
+    def upstream(self) -> Rows:
+        """The rows as they are now."""
+        found = self.database.execute("SELECT id, v, large FROM t")
+        return {(id,): {"id": id, "v": v, "large": large} for id, v, large in found}
+
+    def read_log(self) -> pa.Table:
+        """All changes since the start, with the place of each one's commit."""
+        commits = self.commits()
+        changes = self.log.changes(self.table.columns, self.table.key).table
+        places = [commits[txn] for txn in changes[TXN].to_pylist()]
+        return changes.append_column("commit_lsn", pa.array(places, pa.int64()))
+
+    def commits(self) -> dict[int, int]:
+        """Per transaction the place of its commit, as the log's begin messages name it."""
+        messages = self.database.execute(
+            f"SELECT data FROM pg_logical_slot_peek_binary_changes('{self.log.slot}', NULL, NULL, "
+            f"'proto_version', '1', 'publication_names', '{self.log.publication}')"
+        )
+        begins = (struct.unpack(">qqI", m[1:21]) for (m,) in messages if m[:1] == b"B")
+        return {xid: lsn for lsn, _, xid in begins}
+
+
+@dataclass
+class Race:
+    """Rows 10, 20, 30 and 40 from a first key on, in two spans, and the scans of these as they are made."""
+
+    track: Track
+    first: int
+    scans: list[tuple[Span, ScanResult]] = field(default_factory=list)
+    _read: dict[str, list[Row]] = field(default_factory=dict)  # of files, by what scanned them
+
+    @property
+    def spans(self) -> tuple[Span, Span]:
+        low, middle, high = (Bound((str(self.first + n),)) for n in (0, 25, ROOM - 1))
+        return Span(low, middle), Span(middle, high)
+
+    def statement(self, text: str) -> str:
+        """The statement with this race's keys in place of 10, 20 …"""
+        return re.sub(r"<(\d+)>", lambda m: str(self.first + int(m[1])), text)
+
+    def scan(self, span: Span, hooks: Hooks = lambda _: None) -> None:
+        """Reads a span in small batches."""
+        self.scans.append((span, scan_span(self.track.table.job(span, batch_bytes=100), hooks)))
+
+    def upstream(self, rows: Rows) -> Rows:
+        """This race's part of the upstream's rows."""
+        return {k: row for k, row in rows.items() if self.first < k[0] < self.first + ROOM}
+
+    def lake(self, changes: pa.Table, by: Judge | None = None) -> tuple[Rows, set[tuple[Any, ...]]]:
+        """What a reader gets of the spans scanned so far, and the keys that must be scanned again."""
+        layout = self.layout()
+        results = [r for _, r in self._in_order()]
+        judged = (by or self.by_the_rule)(layout, results, changes)
+        overlay = net([changes.drop_columns("commit_lsn")], self.track.table.columns, self.track.table.key, judged)
+        base: Rows = {(row["id"],): row for result in results for row in self._rows(result)}
+        return applied(base, overlay, self.track.table.columns, self.track.table.key)
+
+    def layout(self) -> Layout:
+        parts = [CoveredSpan(s, 0, 0, (r.saw,)) for s, r in self._in_order()]
+        return Layout(1, 0, tuple(parts), False)
+
+    def scan_again(self, key: tuple[Any, ...]) -> None:
+        """Takes a key out of its span and reads it alone, as the engine does with a row that nobody has whole."""
+        hole = one_key(tuple(map(str, key)))
+        (place,) = self.inside([s for s, _ in self._in_order()], [key])
+        span, result = self._in_order()[place]
+        self.scans.remove((span, result))
+        without = [row for row in self._rows(result) if (row["id"],) != key]
+        assert len(without) == result.rows, "a hole has no row in the base"
+        self.scans += [(Span(span.lo, hole.lo), result), (Span(hole.hi, span.hi), ScanResult(result.saw, "", (), 0))]
+        self.scan(hole)
+
+    def inside(self, spans: Sequence[Span], keys: Sequence[tuple[Any, ...]]) -> list[int]:
+        """For each key the ordinal of its span, or -1."""
+        table = pa.table({"id": pa.array([k[0] for k in keys], pa.int32())})
+        return locate(spans, self.track.relation.key_columns, table).tolist()
+
+    def by_the_rule(self, layout: Layout, _: Sequence[ScanResult], changes: pa.Table) -> Judgement:
+        judged = judge(self.track.relation, layout, changes, sees)
+        assert judged is not None
+        return judged
+
+    def by_watermark(self, layout: Layout, results: Sequence[ScanResult], changes: pa.Table) -> Judgement:
+        """The wrong rule: a change was seen iff its commit stands in the log before the place taken with the scan."""
+        high = np.array([lsn_to_int(r.high) for r in results], np.int64)
+        lsn = changes["commit_lsn"].to_numpy()
+        spans = [s.span for s in layout.spans]
+
+        def later(keys: pa.Table) -> NDArray[np.bool_]:
+            place = locate(spans, self.track.relation.key_columns, keys)
+            result: NDArray[np.bool_] = (place >= 0) & (lsn > high[place])
+            return result
+
+        old = pc.coalesce(pc.struct_field(changes[OLD], [0]), changes["id"])
+        moved = pc.is_valid(changes[OLD]).to_numpy()
+        counts_old = later(pa.table({"id": old})) & moved
+        return Judgement(later(changes.select(["id"])), counts_old, counts_old, np.ones(changes.num_rows, np.bool_))
+
+    def _rows(self, result: ScanResult) -> list[Row]:
+        if result.saw + str(result.files) not in self._read:
+            self._read[result.saw + str(result.files)] = self.track.table.rows(result)
+        return self._read[result.saw + str(result.files)]
+
+    def _in_order(self) -> list[tuple[Span, ScanResult]]:
+        def start(at: tuple[Span, ScanResult]) -> tuple[float, bool]:
+            lo = at[0].lo
+            return (float("-inf"), False) if lo is None else (float(lo.key[0]), lo.after)
+
+        return sorted(self.scans, key=start)
