@@ -121,7 +121,7 @@ def test_old_files_stay_for_a_reader_that_has_chosen_them_and_go_when_told(
     written(log, [3, 3, 3], [])
     with log.home.meta.read() as c:
         chosen = segments.of_table(c, log.id, 1, 0, 100)
-    new = merge.merge_once(log.home.meta, log.home.storage, log.id, now=time.time() + 61)
+    new = merge.merge_once(log.home.meta, log.home.storage, log.id, now=time.time() + 61, age_s=60)
     assert new is not None
     assert reader.read_table(log.home.storage, chosen, 0, 100).num_rows == len(log.read(1))
     with log.home.meta.write() as c:
@@ -141,14 +141,14 @@ def test_a_merge_that_lost_a_race_or_its_lease_leaves_no_file_and_changes_nothin
         lease.check(c, lease.Lease("server", "me", 7))
 
     with pytest.raises(Exception, match="another owner"):
-        merge.merge_once(log.home.meta, log.home.storage, log.id, now=time.time() + 61, check=fenced)
+        merge.merge_once(log.home.meta, log.home.storage, log.id, now=time.time() + 61, age_s=60, check=fenced)
     assert (contents(log), log.home.storage.list("changelog")) == (before, files)
 
     def removed(point: str) -> None:
         with log.home.meta.write() as c:
             connections.remove(c, log.id)
 
-    assert merge.merge_once(log.home.meta, log.home.storage, log.id, now=time.time() + 61, at=removed) is None
+    assert merge.merge_once(log.home.meta, log.home.storage, log.id, now=time.time() + 61, age_s=60, at=removed) is None
     assert log.home.storage.list("changelog") == files
 
 
@@ -159,7 +159,7 @@ def test_a_start_removes_merged_files_that_nobody_recorded_and_no_capture_s(
     written(log, [3, 3, 3], [])
     with log.home.meta.read() as c:
         old = segments.in_range(c, log.id, 0, 100)
-    known = merge.merge_once(log.home.meta, log.home.storage, log.id, now=time.time() + 61)
+    known = merge.merge_once(log.home.meta, log.home.storage, log.id, now=time.time() + 61, age_s=60)
     assert known is not None
     folder = known.path.rsplit("/", 1)[0]
     unrecorded = f"{folder}/merged-{1:020d}-{9:020d}-deadbeef.arrow"

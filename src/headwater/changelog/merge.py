@@ -17,7 +17,7 @@ import pyarrow as pa
 from sqlalchemy.engine import Connection
 
 from headwater.changelog import reader, segment
-from headwater.config import SEGMENT_AGE_S, SEGMENT_BYTES
+from headwater.config import SEGMENT_BYTES
 from headwater.meta import merged, segments
 from headwater.meta.merged import Aged
 from headwater.meta.store import Meta
@@ -85,7 +85,7 @@ def merge_once(
     connection_id: int,
     *,
     now: float,
-    age_s: float = SEGMENT_AGE_S,
+    age_s: float,
     check: Callable[[Connection], None] = lambda c: None,
     at: Callable[[str], None] = lambda point: None,
 ) -> Segment | None:

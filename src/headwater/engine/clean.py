@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from sqlalchemy.engine import Connection
 
+from headwater import config
 from headwater.changelog import retention, segment
-from headwater.config import HISTORY_S
 from headwater.engine.home import Home
 from headwater.meta import connections, epochs, lease, merged, relations, runs, segments
 from headwater.meta.lease import Lease
@@ -31,7 +31,7 @@ class Cleaner:
     def clean(self) -> None:
         with self.home.meta.write() as c:
             lease.check(c, self.held)
-            epochs.thin(c, time.time() - HISTORY_S)
+            epochs.thin(c, time.time() - config.HISTORY_S)
             needed = {x.id: _needed_index(c, x.id, epochs.oldest(c)) for x in connections.all(c)}
             kept = {x.id: float(x.options.get("retention.hours", "24")) * 3600 for x in connections.all(c)}
             before = min(time.time() - RETIRED_KEPT_S, epochs.unread_since(c))

@@ -12,8 +12,8 @@ from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from headwater import config
 from headwater.changelog import merge
-from headwater.config import HISTORY_S, UPKEEP_BUDGET
 from headwater.engine import crash, spark
 from headwater.engine.committer import Committer
 from headwater.engine.home import Home
@@ -64,7 +64,7 @@ class Upkeep:
             now = time.monotonic()
             if now < looked.again_at and looked.version == relation.base_version:
                 continue
-            looked.again_at = now + min(LOOK_S, HISTORY_S / 4)
+            looked.again_at = now + min(LOOK_S, config.HISTORY_S / 4)
             looked.version = relation.base_version
             if self._tended(relation, looked):
                 return
@@ -79,6 +79,7 @@ class Upkeep:
                 self.home.storage,
                 id,
                 now=time.time(),
+                age_s=config.SEGMENT_AGE_S,
                 check=lambda c: lease.check(c, self.held),
                 at=crash.here,
             ):
@@ -88,7 +89,7 @@ class Upkeep:
         """Does the first thing that the relation's base needs; False if it needs nothing."""
         storage = self.home.storage
         version, files = rewrite.look(storage, relation)
-        way = due(files)
+        way = due(files, many=config.BASE_FILES)
         if way is not None and self._rewritten(relation, way):
             return True
         if checkpoint_due(version, rewrite.last_checkpoint(storage, relation)):
@@ -112,7 +113,7 @@ class Upkeep:
             raise spark.describe_failure(e, "Wait; upkeep is tried again.") from e
         if did:
             took = time.monotonic() - began
-            self._rest_until = time.monotonic() + took * (1 / UPKEEP_BUDGET - 1)
+            self._rest_until = time.monotonic() + took * (1 / config.UPKEEP_BUDGET - 1)
             looked.again_at = 0.0
         return did
 
@@ -146,14 +147,14 @@ class Upkeep:
             at = rewrite.committed_at(storage, relation, min(needed))
             if at is None:
                 return False
-            keep_s = retention_s(time.time(), HISTORY_S, at)
+            keep_s = retention_s(time.time(), config.HISTORY_S, at)
             dead = rewrite.dead(storage, relation, time.time() - keep_s)
-            if not vacuum_due(dead.files, dead.bytes, live_bytes):
+            if not vacuum_due(dead.files, dead.bytes, live_bytes, many=config.BASE_FILES):
                 return False
             session = self.session()
             with spark.pool(session, "upkeep"):
                 rewrite.vacuum(session, storage, relation, keep_s + 1)
-        looked.vacuum_at = time.monotonic() + HISTORY_S  # what was removed since may be dead only after that
+        looked.vacuum_at = time.monotonic() + config.HISTORY_S  # what was removed since may be dead only after that
         log.info("vacuumed relation=%s", relation.id)
         return True
 

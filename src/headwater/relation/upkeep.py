@@ -11,8 +11,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from headwater.config import BASE_FILES
-
 TARGET_BYTES = 128 << 20  # of a file that a rewrite makes
 SMALL_BYTES = TARGET_BYTES // 8
 STEP_BYTES = 512 << 20  # what one rewrite may read: it holds up covers and folds of its table meanwhile
@@ -52,7 +50,7 @@ class Rewrite:
     high: int | None = None
 
 
-def due(files: Sequence[BaseFile], *, many: int = BASE_FILES, step_bytes: int = STEP_BYTES) -> Rewrite | None:
+def due(files: Sequence[BaseFile], *, many: int, step_bytes: int = STEP_BYTES) -> Rewrite | None:
     """The rewrite that a base needs most, or None.
 
     A small base is rewritten whole. Of a large one, a key range that holds many small files or many marked rows; where
@@ -116,7 +114,7 @@ def checkpoint_due(version: int, checkpoint: int) -> bool:
     return version - checkpoint >= CHECKPOINT_LAG
 
 
-def vacuum_due(dead_files: int, dead_bytes: int, live_bytes: int, *, many: int = BASE_FILES) -> bool:
+def vacuum_due(dead_files: int, dead_bytes: int, live_bytes: int, *, many: int) -> bool:
     """Enough lies about that no version needs: many files, or as much as the table itself and not little."""
     return dead_files >= max(many, 1) or dead_bytes >= max(live_bytes, VACUUM_BYTES)
 
