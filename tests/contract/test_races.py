@@ -27,6 +27,7 @@ CHANGES = {
     "key_change_into_the_earlier_span": "UPDATE t SET id = <15> WHERE id = <40>",
     "delete_and_insert_again": f"DELETE FROM t WHERE id = <20>; INSERT INTO t VALUES (<20>, 97, {LARGE})",
 }
+LATER = "SELECT pg_current_xact_id()"
 POINTS = ("scan.before_snapshot", "scan.after_snapshot", "scan.before_rows", "scan.batch", "scan.after_rows")
 # (the statement runs at, its commit comes at): at once, or while the scan goes on
 BEFORE, AFTER, *_, END = POINTS
@@ -34,15 +35,22 @@ MOMENTS = [*((p, p) for p in POINTS), (BEFORE, AFTER), (BEFORE, END), (AFTER, EN
 
 
 class Writer:
-    """Runs its statement at one point of a scan and commits at the same or at a later one."""
+    """Runs its statement at one point of a scan and commits at the same or at a later one.
 
-    def __init__(self, session: Any, statement: str, runs_at: str, commits_at: str) -> None:
-        self._session = session
-        self._left = [(runs_at, "BEGIN"), (runs_at, statement), (commits_at, "COMMIT")]
+    A later transaction ends before it commits, so that a snapshot in between has to name it as running.
+    """
+
+    def __init__(self, database: Any, session: Any, statement: str, runs_at: str, commits_at: str) -> None:
+        self._left = [
+            (runs_at, lambda: session.execute("BEGIN")),
+            (runs_at, lambda: session.execute(statement)),
+            (runs_at, lambda: database.execute(LATER)),
+            (commits_at, lambda: session.execute("COMMIT")),
+        ]
 
     def __call__(self, point: str) -> None:
         while self._left and self._left[0][0] == point:
-            self._session.execute(self._left.pop(0)[1])
+            self._left.pop(0)[1]()
 
     @property
     def done(self) -> bool:
@@ -55,7 +63,7 @@ def test_a_change_at_any_moment_of_a_scan_counts_once(change: str, hooked: int, 
     track = Track(database, tmp_path, len(MOMENTS))
     with database.connect() as session:
         for race, (runs_at, commits_at) in zip(track.races, MOMENTS, strict=True):
-            writer = Writer(session, race.statement(CHANGES[change]), runs_at, commits_at)
+            writer = Writer(database, session, race.statement(CHANGES[change]), runs_at, commits_at)
             for place, span in enumerate(race.spans):
                 race.scan(span, writer if place == hooked else lambda _: None)
             assert writer.done
@@ -115,6 +123,7 @@ def test_a_commit_in_the_log_that_nobody_sees_is_not_lost(
     with hanging_commit(silent, *statements, database=track.database.name) as commit:
         assert commit.txn in track.commits(), "the commit is in the log"
         assert track.upstream() == before, "and nobody sees it"
+        track.database.execute(LATER)
         for span in race.spans:
             race.scan(span)
     upstream, changes = track.upstream(), track.read_log()
@@ -130,7 +139,7 @@ def test_the_wrong_rule_is_right_where_log_and_sight_agree(database: Any, tmp_pa
     track = Track(database, tmp_path, len(moments))
     with database.connect() as session:
         for race, at in zip(track.races, moments, strict=True):
-            race.scan(race.spans[0], Writer(session, race.statement(CHANGES["update"]), at, at))
+            race.scan(race.spans[0], Writer(database, session, race.statement(CHANGES["update"]), at, at))
             race.scan(race.spans[1])
     changes, upstream = track.read_log(), track.upstream()
     track.log.close()
