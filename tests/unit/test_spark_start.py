@@ -15,22 +15,20 @@ from headwater.engine import spark
 def test_workers_get_the_python_that_runs_us(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: dict[str, str | None] = {}
 
-    class Builder:
-        """Notes the environment at the moment at which a session would start."""
+    def launch(conf: Any, popen_kwargs: Any) -> Any:
+        """Notes the environment at the moment at which the JVM would start, and where it would print to."""
+        seen.update({k: os.environ.get(k) for k in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON")})
+        files = {popen_kwargs[name].name for name in ("stdout", "stderr")}
+        assert files == {str(tmp_path / "logs" / "spark.log")}, "nothing of it reaches the user's terminal"
+        raise RuntimeError("enough")
 
-        def __getattr__(self, name: str) -> Any:
-            return lambda *_: self
-
-        def getOrCreate(self) -> Any:  # noqa: N802  (Spark's name)
-            seen.update({k: os.environ.get(k) for k in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON")})
-            raise RuntimeError("enough")
-
-    class Session:
-        builder = Builder()
+    class Context:
+        _gateway = None
 
     monkeypatch.setenv("PYSPARK_PYTHON", "another-python")
     monkeypatch.setenv("PYSPARK_DRIVER_PYTHON", "another-python")
-    monkeypatch.setattr(spark, "SparkSession", Session)
+    monkeypatch.setattr(spark, "SparkContext", Context)
+    monkeypatch.setattr(spark, "launch_gateway", launch)
     monkeypatch.setattr(spark, "check_java", lambda: None)
     monkeypatch.setattr(spark, "jars", lambda: ["delta.jar"])
     with pytest.raises(Exception, match="Spark did not start"):

@@ -15,6 +15,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from pyspark import SparkConf, SparkContext
+from pyspark.java_gateway import launch_gateway
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
@@ -94,24 +96,34 @@ def start(home: Path) -> SparkSession:
     os.environ["PYSPARK_PYTHON"] = sys.executable  # otherwise workers get whatever python3 is on PATH
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    builder: Any = SparkSession.builder
-    builder = builder.appName("headwater").master(f"local[{slots()}]")
-    for name, value in SETTINGS.items():
-        builder = builder.config(name, value)
-    builder = (
-        builder.config("spark.jars", ",".join(found))
-        .config("spark.sql.warehouse.dir", str(home / "tmp" / "spark-warehouse"))
-        .config("spark.local.dir", str(home / "tmp" / "spark"))
-        .config("spark.driver.extraJavaOptions", _java_options(home, logs))
-    )
+    settings = {
+        **SETTINGS,
+        "spark.app.name": "headwater",
+        "spark.master": f"local[{slots()}]",
+        "spark.jars": ",".join(found),
+        "spark.sql.warehouse.dir": str(home / "tmp" / "spark-warehouse"),
+        "spark.local.dir": str(home / "tmp" / "spark"),
+        "spark.driver.extraJavaOptions": _java_options(home, logs),
+    }
     try:
-        with _quiet(logs / "spark.log"):
-            session: SparkSession = builder.getOrCreate()
+        _launch(settings, logs / "spark.log")
+        builder: Any = SparkSession.builder
+        session: SparkSession = builder.config(map=settings).getOrCreate()
     except Exception as e:
         raise MachineError("spark.failed", "Spark did not start", f"See {logs / 'spark.log'} for the reason.") from e
     session.sparkContext.setLogLevel("WARN")
     _log_to(logs / "pyspark.log")
     return session
+
+
+def _launch(settings: dict[str, str], log: Path) -> None:
+    """Starts the JVM with a file for what it prints: VACUUM, for one, tells stdout what it did, which is the user's."""
+    if SparkContext._gateway is not None:
+        return  # a JVM of this process outlives its sessions
+    conf = SparkConf().setAll(list(settings.items()))
+    with log.open("ab") as f:
+        gateway = launch_gateway(conf, popen_kwargs={"stdout": f, "stderr": f})  # type: ignore[no-untyped-call]
+    SparkContext(conf=conf, gateway=gateway)
 
 
 def _log_to(log: Path) -> None:
