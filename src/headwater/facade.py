@@ -16,8 +16,8 @@ from headwater.engine.home import Home
 from headwater.engine.results import Result, Status, TableStatus, Verified
 from headwater.engine.status import status_of
 from headwater.engine.upstreams import passed, upstream_of
-from headwater.errors import HeadwaterError, stored_error
-from headwater.meta import connections, relations
+from headwater.errors import HeadwaterError, InputError, stored_error
+from headwater.meta import connections, epochs, relations
 from headwater.model import ConnectionState, TableState
 
 if TYPE_CHECKING:  # Spark, the kernels and the drivers take seconds to load: each is loaded when it is needed
@@ -25,6 +25,7 @@ if TYPE_CHECKING:  # Spark, the kernels and the drivers take seconds to load: ea
 
     from headwater.engine.read import Reader
     from headwater.engine.server import Server
+    from headwater.engine.until import Until
     from headwater.sql.execute import Executor
 
 PROGRESS_S = 0.25
@@ -74,15 +75,21 @@ class Headwater:
         fold: bool = True,
         progress: Progress | None = None,
         metrics_port: int = 0,
+        until: str = "",
     ) -> None:
         """Applies the definitions and keeps the tables fresh until KeyboardInterrupt.
 
         With `once` it returns when every table has caught up with the upstream as it was when all were defined, and
-        folds before it does (unless `fold` is False). `metrics_port`: see `running`.
+        folds before it does (unless `fold` is False). With `until`, a position or a time, nothing that committed after
+        it is taken in, and it returns when that place is reached. `metrics_port`: see `running`.
         """
-        with self.running(metrics_port=metrics_port):
+        with self.running(metrics_port=metrics_port, until=until):
             self._executor().run(text)
-            if once:
+            if until:
+                self._watch(progress, self._has_reached_end)
+                if fold:
+                    self.fold_all()
+            elif once:
                 self._catch_up(progress)
                 if fold:
                     self.fold_all()
@@ -90,21 +97,22 @@ class Headwater:
                 self._watch(progress, lambda: False)
 
     @contextlib.contextmanager
-    def running(self, *, metrics_port: int = 0) -> Iterator[Self]:
+    def running(self, *, metrics_port: int = 0, until: str = "") -> Iterator[Self]:
         """Runs the server inside the block; commands and other programs reach it through the home's socket.
 
         With a `metrics_port` it serves its metrics at http://127.0.0.1:PORT/metrics, too.
         """
+        from headwater.engine.until import Until
         from headwater.observe.endpoint import observed
 
-        with observed(self._home, metrics_port), self._serving():
+        with observed(self._home, metrics_port), self._serving(Until.parse(until) if until else None):
             yield self
 
     @contextlib.contextmanager
-    def _serving(self) -> Iterator[None]:
+    def _serving(self, until: Until | None) -> Iterator[None]:
         from headwater.engine.server import Server
 
-        server = Server(self._home, self._given)
+        server = Server(self._home, self._given, until)
         server.start()
         self._server = server
         listener = None
@@ -217,6 +225,25 @@ class Headwater:
             if relation.state is TableState.FAILED and relation.error:
                 raise stored_error(relation.error)
         return all(r.state is TableState.LIVE for r in states)
+
+    def _has_reached_end(self) -> bool:
+        """Every capture is at the end that was asked for, and what it took in is in an epoch."""
+        server = self._server
+        assert server is not None
+        with self._home.meta.read() as c:
+            known = connections.all(c)
+            newest = epochs.newest(c)
+        if server.until is not None and server.until.position and len(known) > 1:
+            raise InputError(
+                "input.usage", "a position is of one connection, and there are several", "Give a time instead."
+            )
+        for connection in known:
+            if connection.state is ConnectionState.FAILED and connection.error:
+                raise stored_error(connection.error)
+            published = newest is not None and newest.index_of(connection.id) == connection.committed_index
+            if connection.id not in server.supervisor.reached or not published:
+                return False
+        return bool(known)
 
     def _watch(self, progress: Progress | None, done: Callable[[], bool]) -> None:
         """Shows progress until done; the server's own failure ends it."""

@@ -210,3 +210,35 @@ def test_the_defined_options_suffice(database: Any, tmp_path: Path) -> None:
         c.wait_caught_up()
         assert c.close() == 0
     it.home.meta.close()
+
+
+def test_a_capture_ends_exactly_at_the_place_it_is_told(database: Any, tmp_path: Path) -> None:
+    """`--until`: what committed before a position (or by a moment) is there, nothing after it, and a start goes on."""
+    upstream = Upstream.prepare(database.dsn)
+    Writers.prepare(upstream)
+    with captured(tmp_path, upstream) as c:
+        upstream.execute("INSERT INTO item VALUES (1, 1, '')")
+        with upstream.connect() as late:
+            late.execute("BEGIN; INSERT INTO item SELECT g, g, '' FROM generate_series(100, 60000) g")
+            position = str(upstream.execute("SELECT pg_current_wal_insert_lsn()::text")[0][0])
+            late.execute("COMMIT")  # begun before the place, committed after it
+        c.start(until=position)
+        wait_for(lambda: "reached" in c.lines, why=c.log()[-2000:])
+        assert c.info().committed_index == 1
+        assert c.close() == 0
+        c.lines.clear()
+        upstream.execute("INSERT INTO item VALUES (2, 2, '')")
+        upstream.execute("SELECT pg_sleep(0.01)")
+        moment = upstream.execute("SELECT clock_timestamp()")[0][0].isoformat()
+        upstream.execute("SELECT pg_sleep(0.01)")
+        upstream.execute("INSERT INTO item VALUES (3, 3, '')")
+        c.start(until=moment)
+        wait_for(lambda: "reached" in c.lines, why=c.log()[-2000:])
+        assert c.info().committed_index == 1 + 59901 + 1
+        assert c.close() == 0
+        c.lines.clear()
+        ahead = upstream.execute("SELECT clock_timestamp() + interval '1 second'")[0][0].isoformat()
+        c.start(until=ahead)  # a moment to come, on an upstream where nothing happens then
+        wait_for(lambda: "reached" in c.lines, why=c.log()[-2000:])
+        assert c.close() == 0
+        assert c.transactions() == upstream.oracle()

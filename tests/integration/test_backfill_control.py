@@ -173,7 +173,8 @@ def test_a_filter_holds_for_the_history_and_for_changes(database: Any, spark: Sp
     database.execute("CREATE TABLE f (id int PRIMARY KEY, kind text, n numeric(8,2), at timestamptz, note text)")
     database.execute("ALTER TABLE f ALTER note SET STORAGE EXTERNAL")
     database.execute(
-        "INSERT INTO f SELECT i, (ARRAY['a','b','it''s \\'])[i % 3 + 1], CASE WHEN i % 11 = 0 THEN 'NaN'::numeric ELSE i % 50 END, "
+        "INSERT INTO f SELECT i, (ARRAY['a','b','it''s \\'])[i % 3 + 1], "
+        "CASE WHEN i % 11 = 0 THEN 'NaN'::numeric ELSE i % 50 END, "
         f"'2026-01-01Z'::timestamptz + i * interval '1 hour', CASE WHEN i % 5 = 0 THEN {big} ELSE 'short' END "
         "FROM generate_series(1, 600) i"
     )

@@ -128,14 +128,14 @@ class Captured:
             )
         return cls(home, id, upstream)
 
-    def start(self, crash: str | None = None) -> subprocess.Popen[str]:
+    def start(self, crash: str | None = None, until: str = "") -> subprocess.Popen[str]:
         environment = {k: v for k, v in os.environ.items() if k != "HEADWATER_CRASH"}
         if crash:
             environment["HEADWATER_CRASH"] = crash
         self.process = subprocess.Popen(
             [
                 *(sys.executable, "-m", "headwater.engine.capture", "--home", str(self.home.path)),
-                *("--connection", str(self.id), "--force"),
+                *("--connection", str(self.id), "--force", *(("--until", until) if until else ())),
             ],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

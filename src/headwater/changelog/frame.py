@@ -108,6 +108,14 @@ def find_boundary(data: Bytes, lengths: Longs, open: bool) -> Boundary:
     return Boundary(*(int(v) for v in _boundary(data, lengths, open)))
 
 
+def find_end(data: Bytes, lengths: Longs, open: bool, position: int, time_us: int) -> int:
+    """How many of these messages lie before an end: a position, or a time in microseconds since 2000 (0: no such end).
+
+    -1 while the end is not among them. A transaction belongs to what lies before it if it committed there.
+    """
+    return int(_end(data, lengths, open, position, time_us))
+
+
 def frame(data: Bytes, lengths: Longs, before: Progress) -> tuple[Frames, Progress]:
     """The rows, transactions and relations of a batch, and where framing stands after it."""
     rows, commits, relations = (int(n) for n in _count(data, lengths))
@@ -187,6 +195,25 @@ def _u32(data: Bytes, at: int) -> int:
 @kernel("int64(uint8[::1], int64)")
 def _i64(data: Bytes, at: int) -> int:
     return (_u32(data, at) << 32) | _u32(data, at + 4)
+
+
+@kernel("int64(uint8[::1], int64[::1], boolean, int64, int64)")
+def _end(data: Bytes, lengths: Longs, open: bool, position: int, time_us: int) -> int:
+    at = 0
+    for i in range(len(lengths)):
+        if data[at] == _W:
+            kind = data[at + HEADER]
+            if kind == _B:  # says where and when its transaction commits
+                committed, moment = _i64(data, at + HEADER + 1), _i64(data, at + HEADER + 9)
+                if (position > 0 and committed >= position) or (time_us > 0 and moment > time_us):
+                    return i
+                open = True
+            elif kind == _C:
+                open = False
+        elif data[at] == _K and not open and position > 0 and _i64(data, at + 1) >= position:
+            return i + 1
+        at += lengths[i]
+    return -1
 
 
 @kernel("UniTuple(int64, 6)(uint8[::1], int64[::1], boolean)")

@@ -55,7 +55,10 @@ def _top(
 def run(
     file: Annotated[str | None, typer.Argument(metavar="[FILE.sql]", help="Definitions to apply first.")] = None,
     once: Annotated[bool, typer.Option("--once", help="End when every table has caught up with the upstream.")] = False,
-    no_fold: Annotated[bool, typer.Option("--no-fold", help="With --once: end without a last fold.")] = False,
+    until: Annotated[
+        str, typer.Option("--until", metavar="POSITION|TIMESTAMP", help="End at this place in the upstream's log.")
+    ] = "",
+    no_fold: Annotated[bool, typer.Option("--no-fold", help="With --once, --until: end without a last fold.")] = False,
     metrics_port: Annotated[
         int, typer.Option("--metrics-port", metavar="N", min=0, max=65535, help="Serve /metrics on 127.0.0.1; 0: off.")
     ] = 0,
@@ -67,7 +70,13 @@ def run(
 
     with frame.envelope("run", json, home) as reply:
         reply.result = carry_out(
-            file, config.home_from(home), once=once, fold=not no_fold, metrics_port=metrics_port, quiet=json
+            file,
+            config.home_from(home),
+            once=once,
+            fold=not no_fold,
+            metrics_port=metrics_port,
+            quiet=json,
+            until=until,
         )
 
 

@@ -25,6 +25,7 @@ class Facade(Answering, Protocol):
         fold: bool,
         progress: Callable[[list[TableStatus]], None] | None = None,
         metrics_port: int = 0,
+        until: str = "",
     ) -> object:
         """Applies definitions, then keeps tables fresh until KeyboardInterrupt (or, with `once`, caught up)."""
         ...

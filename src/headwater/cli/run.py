@@ -21,8 +21,13 @@ from headwater.sql.parse import parse
 from headwater.sql.statements import Describe, Explain, Query, Show, ShowCreate
 
 
-def run(file: str | None, home: Path, *, once: bool, fold: bool, quiet: bool, metrics_port: int = 0) -> dict[str, Any]:
-    """Runs until Ctrl-C, or with `once` until every table has caught up. Returns what the envelope says."""
+def run(
+    file: str | None, home: Path, *, once: bool, fold: bool, quiet: bool, metrics_port: int = 0, until: str = ""
+) -> dict[str, Any]:
+    """Runs until Ctrl-C, with `once` until every table has caught up, with `until` up to that place in the log.
+
+    Returns what the envelope says.
+    """
     err = render.console(sys.stderr)
     text, warnings = definitions("" if file is None else frame.read_text(file))
     for warning in warnings:
@@ -30,7 +35,7 @@ def run(file: str | None, home: Path, *, once: bool, fold: bool, quiet: bool, me
     stop = Stop()
     hw = open_home(home)
     try:
-        work = partial(hw.run, text, once=once, fold=fold, metrics_port=metrics_port)
+        work = partial(hw.run, text, once=once, fold=fold, metrics_port=metrics_port, until=until)
         if not quiet:
             err.print(f"home {home}; Ctrl-C stops, the next start continues")
         if metrics_port and not quiet:
@@ -43,7 +48,10 @@ def run(file: str | None, home: Path, *, once: bool, fold: bool, quiet: bool, me
         hw.close()
     if not quiet:
         caught_up = once and not stop.asked
-        err.print(render.done("every table has caught up" if caught_up else "stopped; the next start continues here"))
+        ended = "every table has caught up" if caught_up else "stopped; the next start continues here"
+        if until and not stop.asked:
+            ended = f"reached {until}; the next start continues here"
+        err.print(render.done(ended))
     return {"home": str(home), "stopped": stop.asked > 0, "once": once}
 
 

@@ -1,9 +1,10 @@
 """The capture: the one process that reads an upstream's log and writes segments.
 
-    python -m headwater.engine.capture --home DIR --connection ID [--force]
+    python -m headwater.engine.capture --home DIR --connection ID [--force] [--until POSITION|TIME]
 
-It says `published INDEX POSITION` on stdout after each publication, ends when stdin closes or on SIGTERM, and keeps the
-connection's state in meta. What it received and did not publish comes again after the next start.
+It says `published INDEX POSITION` on stdout after each publication (and `reached` at the end that was asked for), ends
+when stdin closes or on SIGTERM, and keeps the connection's state in meta. What it received and did not publish comes
+again after the next start.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from headwater.changelog.writer import SegmentWriter, WriterThread, machine_erro
 from headwater.engine import crash
 from headwater.engine.home import Home
 from headwater.engine.receive import Heartbeat, Receiver
+from headwater.engine.until import Until
 from headwater.errors import DataError, FencedError, HeadwaterError, MachineError, Retry
 from headwater.meta import connections, lease, merged, segments
 from headwater.meta.lease import Lease
@@ -47,8 +49,10 @@ log = logging.getLogger("headwater.capture")
 class Capture:
     """One connection's capture, from lease to lease."""
 
-    def __init__(self, home: Home, connection_id: int) -> None:
+    def __init__(self, home: Home, connection_id: int, until: Until | None = None) -> None:
         self._home = home
+        self._until = until
+        self._reached = False
         self._id = connection_id
         self._held: Lease | None = None
         self._stopping = threading.Event()
@@ -97,6 +101,10 @@ class Capture:
         """Flows again and again; a broken connection or a busy slot is waited for."""
         wait_s = BACKOFF_FIRST_S
         while not self._stopping.is_set():
+            if self._reached:
+                _say("reached")
+                self._stopping.wait(0.5)
+                continue
             began = time.monotonic()
             try:
                 self._flow_once()
@@ -170,11 +178,13 @@ class Capture:
 
         thread = WriterThread(writer, told, self._trouble)
         try:
-            Receiver(flow, thread, heartbeat, self._stopping).run()
+            receiver = Receiver(flow, thread, heartbeat, self._stopping, self._until)
+            receiver.run()
         finally:
             heartbeat.stop()
             thread.stop()
         thread.check()
+        self._reached = receiver.reached
         flow.acknowledge(thread.position)
 
     def _trouble(self, error: HeadwaterError | None) -> None:
@@ -244,12 +254,14 @@ def main() -> int:
     parser.add_argument("--home", required=True)
     parser.add_argument("--connection", required=True, type=int)
     parser.add_argument("--force", action="store_true", help="take the lease: the caller owns the home's lock")
+    parser.add_argument("--until", help="the position or the time after which nothing is captured")
     arguments = parser.parse_args()
     logging.basicConfig(
         stream=sys.stderr, level=logging.INFO, format="%(asctime)s capture %(levelname)s %(message)s".lower()
     )
     try:
-        capture = Capture(Home.open(Path(arguments.home).absolute()), arguments.connection)
+        until = Until.parse(arguments.until) if arguments.until else None
+        capture = Capture(Home.open(Path(arguments.home).absolute()), arguments.connection, until)
     except HeadwaterError as e:
         log.error("%s: %s", e.code, e.message)
         return e.exit_status

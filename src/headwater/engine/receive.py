@@ -7,8 +7,9 @@ import threading
 import time
 
 from headwater import config
-from headwater.changelog.frame import find_boundary
+from headwater.changelog.frame import find_boundary, find_end
 from headwater.changelog.writer import WriterThread
+from headwater.engine.until import Until
 from headwater.errors import HeadwaterError
 from headwater.source.base import Inbox, Log
 from headwater.source.postgres.session import lsn_to_int
@@ -53,7 +54,17 @@ class Heartbeat:
 class Receiver:
     """Moves messages from the flow to the writer: when to cut, when to acknowledge, when to ask."""
 
-    def __init__(self, flow: Log, thread: WriterThread, heartbeat: Heartbeat, stopping: threading.Event) -> None:
+    def __init__(
+        self,
+        flow: Log,
+        thread: WriterThread,
+        heartbeat: Heartbeat,
+        stopping: threading.Event,
+        until: Until | None = None,
+    ) -> None:
+        self.reached = False  # what `until` names
+        self._until = until
+        self._end = lsn_to_int(until.position) if until is not None and until.position else 0
         self._flow = flow
         self._thread = thread
         self._heartbeat = heartbeat
@@ -64,9 +75,9 @@ class Receiver:
         self._asked_at = self._flushed_at = self._looked_at = 0.0
 
     def run(self) -> None:
-        """Receives until stopped."""
+        """Receives until stopped, or until the end that was asked for is reached."""
         every = config.FLUSH_INTERVAL_S
-        while not self._stopping.is_set():
+        while not self._stopping.is_set() and not self.reached:
             self._flow.receive(self._inbox, self._wake_at(), config.FLUSH_BYTES)
             self._thread.check()
             self._heartbeat.check()
@@ -76,6 +87,8 @@ class Receiver:
                 if self._flush():
                     self._flushed_at = now
             ask = now - self._asked_at >= every
+            if ask:
+                self._find_moment()
             if ask or self._thread.position != self._acknowledged:
                 self._acknowledge(ask=ask)
                 self._asked_at = now if ask else self._asked_at
@@ -99,6 +112,7 @@ class Receiver:
 
     def _flush(self) -> bool:
         """Hands over what may be cut off; False if that is nothing yet."""
+        self._stop_at_end()
         data, lengths = self._inbox.arrays()
         cut = find_boundary(data, lengths, self._open)
         del data, lengths
@@ -116,6 +130,25 @@ class Receiver:
         self._open = not cut.whole
         self._inbox = self._thread.hand_over(self._inbox, messages, size)
         return True
+
+    def _stop_at_end(self) -> None:
+        """Drops what lies beyond the end that was asked for; what lies before it are whole transactions."""
+        if self._until is None:
+            return
+        data, lengths = self._inbox.arrays()
+        kept = find_end(data, lengths, self._open, self._end, self._until.time_us or 0)
+        del data, lengths
+        if kept >= 0:
+            self._inbox = self._inbox.first(kept)
+            self.reached = True
+
+    def _find_moment(self) -> None:
+        """Once the moment has passed upstream, where the log stands bounds everything that committed by then."""
+        if self._until is None or self._until.time_us is None or self._end:
+            return
+        position, clock = self._flow.now()
+        if clock > self._until.time_us:
+            self._end = lsn_to_int(position)
 
     def _wait_for_writer(self) -> None:
         """Waits until the last batch is published; meanwhile the upstream must not take us for dead."""

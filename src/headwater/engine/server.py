@@ -22,6 +22,7 @@ from headwater.engine.live import Lag
 from headwater.engine.pulse import Pulse
 from headwater.engine.read import Reader
 from headwater.engine.supervisor import Supervisor
+from headwater.engine.until import Until
 from headwater.engine.upkeep import Upkeep
 from headwater.engine.upstreams import passed, upstream_of
 from headwater.engine.watcher import Watcher
@@ -53,8 +54,9 @@ class _Loop:
 class Server:
     """One home's running server. `start()`, then `stop()`; `failure` is set when it cannot go on."""
 
-    def __init__(self, home: Home, session: SparkSession | None = None) -> None:
+    def __init__(self, home: Home, session: SparkSession | None = None, until: Until | None = None) -> None:
         self.home = home
+        self.until = until
         self.failure: HeadwaterError | None = None
         self._given_session = session
         self._session: SparkSession | None = None
@@ -84,7 +86,7 @@ class Server:
         self.backfill.recover()
         self.folds = Folds(self.home, held, self.committer, self.reader)
         self.watcher = Watcher(self.home, held)
-        self.supervisor = Supervisor(self.home, self._on_publish, self._record_children)
+        self.supervisor = Supervisor(self.home, self._on_publish, self._record_children, self.until)
         self._loops = [
             _Loop("epochs", self._publish, IDLE_S),
             _Loop("covers", self._cover, TICK_S),

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from headwater.engine.home import Home
+from headwater.engine.until import Until
 
 RESTART_FIRST_S = 0.5
 RESTART_LAST_S = 30.0
@@ -37,6 +38,8 @@ class Supervisor:
     home: Home
     on_publish: Callable[[], None]
     on_change: Callable[[], None] = lambda: None
+    until: Until | None = None
+    reached: set[int] = field(default_factory=set)  # connections whose capture has come to what `until` names
     _slots: dict[int, _Slot] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -97,6 +100,7 @@ class Supervisor:
                 [
                     *(sys.executable, "-m", "headwater.engine.capture"),
                     *("--home", str(self.home.path), "--connection", str(id), "--force"),
+                    *(("--until", self.until.text) if self.until else ()),
                 ],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
@@ -104,13 +108,15 @@ class Supervisor:
                 text=True,
             )
         child = _Child(process, time.monotonic())
-        child.thread = threading.Thread(target=self._listen, args=(process,), name=f"capture-{id}", daemon=True)
+        child.thread = threading.Thread(target=self._listen, args=(id, process), name=f"capture-{id}", daemon=True)
         child.thread.start()
         return child
 
-    def _listen(self, process: subprocess.Popen[str]) -> None:
+    def _listen(self, id: int, process: subprocess.Popen[str]) -> None:
         assert process.stdout is not None
-        for _line in process.stdout:
+        for line in process.stdout:
+            if line.strip() == "reached":
+                self.reached.add(id)
             self.on_publish()
         process.stdout.close()
         self.on_publish()

@@ -69,6 +69,15 @@ class Inbox:
         self.carry(rest, messages, bytes)
         return rest
 
+    def first(self, messages: int) -> Inbox:
+        """An inbox with the first `messages` messages."""
+        kept = Inbox()
+        size = sum(self.lengths[:messages])
+        with self.data.getbuffer() as view:
+            kept.data.write(view[:size])
+        kept.lengths.extend(self.lengths[:messages])
+        return kept
+
     def clear(self) -> None:
         """Makes it empty; the memory is kept for the next messages."""
         if self.size > INBOX_KEEP_BYTES:
@@ -117,6 +126,9 @@ class Log(Protocol):
 
         May be called from any thread. Raises SourceError when the log no longer carries what it should.
         """
+
+    def now(self) -> tuple[str, int]:
+        """The position that the upstream's log has reached, and its clock before that, in microseconds since 2000."""
 
     def wake(self) -> None:
         """Makes `receive` return soon. May be called from any thread."""

@@ -142,6 +142,15 @@ class PostgresLog:
                 if self._closed:
                     self._session.close()
 
+    def now(self) -> tuple[str, int]:
+        """Where the log ends and what time it was there; see `Log.now`."""
+        with self._beating:
+            if self._session.closed:
+                self._session = self._source.endpoint.connect()
+            clock = query(self._session, "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint")[0][0]
+            position = query(self._session, "SELECT pg_current_wal_insert_lsn()::text")[0][0]
+        return str(position), int(clock) - int(_EPOCH_S * 1_000_000)
+
     def wake(self) -> None:
         """Makes `receive` return."""
         with contextlib.suppress(OSError):  # already awake, or closed

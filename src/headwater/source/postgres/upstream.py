@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
@@ -116,6 +117,11 @@ class PostgresUpstream:
     @staticmethod
     def sees(saw: str, txn: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
         return sees(saw, txn)
+
+    @staticmethod
+    def reads_position(text: str) -> bool:
+        """Whether the text is a position of this kind of database's log."""
+        return re.fullmatch(r"[0-9A-Fa-f]{1,8}/[0-9A-Fa-f]{1,8}", text) is not None
 
     @staticmethod
     def txn_min(saw: str) -> int:
