@@ -136,6 +136,14 @@ def test_a_table_puts_numbers_right_and_shows_null() -> None:
     assert lines[-1] == "2 rows"
 
 
+def test_a_table_that_has_no_room_for_its_columns_shows_its_rows_one_below_the_other() -> None:
+    r = result({f"a_long_name_{i}": ("INT", pa.array([i, None])) for i in range(12)})
+    narrow = text(render.table(r), 80).splitlines()
+    assert narrow[0] == "── row 1 ──" and narrow[1].split() == ["a_long_name_0", "0"] and narrow[-1] == "2 rows"
+    assert narrow[13] == "── row 2 ──" and narrow[14].split() == ["a_long_name_0", "NULL"]
+    assert text(render.table(r), 400).splitlines()[0].split() == [f"a_long_name_{i}" for i in range(12)]
+
+
 def test_a_value_cannot_command_the_terminal() -> None:
     r = result({"x": ("STRING", pa.array(["a\x1b[31mred\nb\u202ec"]))})
     shown = text(render.table(r))
@@ -292,6 +300,13 @@ def test_status_shows_server_connections_and_tables() -> None:
     assert "lag 3.0 s, 2.0 kB  slot keeps 2.5 MB of 10.0 MB" in shown and "empty" in shown
     assert "✗ c: slot lost\n  → Make it anew. (it is not tried again)" in shown
     assert "no server runs" in text(status_report(Status("/h")))
+
+
+def test_an_error_of_a_connection_is_not_repeated_for_its_tables() -> None:
+    lost = ConnectionStatus("c", "retrying", error="no answer", hint="It is tried again by itself.", retry="auto")
+    table = TableStatus("t", "live", error="no answer", hint="It is tried again by itself.", connection="c")
+    shown = text(status_report(Status("/h", 42, 7, 0.25, (lost,), (table,))))
+    assert shown.count("no answer") == shown.count("by itself") == 1
 
 
 def test_a_live_status_goes_on_until_ctrl_c_and_survives_a_server_that_ends() -> None:

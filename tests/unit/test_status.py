@@ -115,7 +115,7 @@ def test_progress_is_counted_in_spans_rows_and_estimates(home: Home) -> None:
     with home.meta.write() as c:
         relations.set_rows_estimate(c, id, 9000)
     t = one(home, Serving(rates={id: 100.0}))
-    assert (t.spans_done, t.spans_total, t.rows, t.covered) == (2, 5, 3000, 0.4)
+    assert (t.spans_done, t.spans_total, t.rows, t.covered) == (2, 5, 3000, 0.25)  # the last one was empty
     assert (t.rows_estimate, t.rate, t.left_s) == (9000, 100.0, 60.0)
     assert (t.lag_s, t.lag_bytes, t.overlay, t.connection) == (1.5, 4096, 7, "pg")
     assert (one(home).rate, one(home).left_s, one(home).lag_bytes) == (0.0, None, None)
@@ -145,6 +145,24 @@ def test_what_a_table_waits_for_is_said_in_words(home: Home) -> None:
         relations.set_control(c, id, Control.RUN)
         connections.set_state(c, 1, ConnectionState.RETRYING)
     assert one(home, Serving()).waiting_for == "connection pg"
+
+
+def test_a_rate_limit_is_told_and_0_waits_for_another(home: Home) -> None:
+    id = table(home, "orders")
+    for limit, waits, note in (("8000", "", "held to 8,000 rows/s"), ("0", "ALTER TABLE orders SET", "")):
+        with home.meta.write() as c:
+            relations.set_options(c, id, {"backfill.rate_limit": limit})
+        t = one(home, Serving({id: f"backfill.rate_limit = {limit}"}))
+        assert t.waiting_for.startswith(waits) and bool(t.waiting_for) == bool(waits) and t.note.startswith(note)
+
+
+def test_a_paused_backfill_has_no_rate_and_no_end(home: Home) -> None:
+    id = table(home, "orders")
+    plan(home, id, 5, scanned=3, covered=2)
+    with home.meta.write() as c:
+        relations.set_control(c, id, Control.PAUSED)
+    t = one(home, Serving(rates={id: 100.0}))
+    assert (t.state, t.rate, t.left_s) == ("paused", 0.0, None)
 
 
 def test_a_complete_table_of_a_block_waits_for_the_others(home: Home) -> None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any, TextIO
 
+import pyarrow as pa
 from rich import box
 from rich.cells import cell_len
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.table import Table
 from rich.text import Text
 
@@ -36,7 +38,27 @@ def table(result: Result) -> RenderableType:
     part = result.rows.slice(0, SHOWN_ROWS)
     for row in zip(*(plain(c) for c in part.columns), strict=True):
         grid.add_row(*(_cell(v) for v in row))
-    return Group(grid, Text(_footer(result.rows.num_rows), style="dim"))
+    return Group(_Fitting(grid, result.columns, part), Text(_footer(result.rows.num_rows), style="dim"))
+
+
+@dataclass(frozen=True, slots=True)
+class _Fitting:
+    """A grid, or where it has more columns than the screen has room for, its rows one below the other."""
+
+    grid: Table
+    columns: tuple[str, ...]
+    rows: pa.Table
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        if self.grid.__rich_measure__(console, options.update(max_width=1 << 15)).minimum <= options.max_width:
+            yield self.grid
+            return
+        for number, row in enumerate(zip(*(plain(c) for c in self.rows.columns), strict=True), 1):
+            yield Text(f"── row {number} ──", style="dim")
+            record = Table.grid(padding=(0, 2))
+            for name, value in zip(self.columns, row, strict=True):
+                record.add_row(Text(visible(name), style="bold"), _cell(value))
+            yield record
 
 
 def write_json(result: Result, out: TextIO) -> None:

@@ -201,7 +201,9 @@ def short(n: float) -> str:
 def _way_out(x: TableStatus | ConnectionStatus) -> str:
     """The hint, and whether it goes on by itself."""
     retry = RETRIES[Retry(x.retry)] if x.retry else ""
-    return f"{x.hint} ({retry})" if x.hint and retry else x.hint or retry
+    if not x.hint or not retry:
+        return x.hint or retry
+    return x.hint if "again" in x.hint or "by itself" in x.hint else f"{x.hint} ({retry})"
 
 
 def _who(names: list[str]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -68,8 +69,10 @@ def report(found: Status, width: int = 120, height: int | None = None) -> Render
     head = Text(f"{found.home}: {server}, epoch {found.epoch}{age}")
     if not found.connections:
         return Group(head, Text("no connection is defined", style="dim"))
+    said = {(c.name, c.error) for c in found.connections}  # an error of a connection is not repeated for its tables
+    tables = [replace(t, error="", hint="") if (t.connection, t.error) in said else t for t in found.tables]
     room = None if height is None else max(3, height - len(found.connections) - 7)
-    return Group(head, Text(), _connections(found.connections), Text(), overview(found.tables, width, room))
+    return Group(head, Text(), _connections(found.connections), Text(), overview(tables, width, room))
 
 
 def _connections(connections: tuple[ConnectionStatus, ...]) -> RenderableType:

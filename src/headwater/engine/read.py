@@ -19,7 +19,7 @@ from headwater.engine.changes import changelog_rows
 from headwater.engine.home import Home
 from headwater.engine.spark import Sessions
 from headwater.errors import DataError, DefinitionError
-from headwater.meta import epochs, lease, relations, segments, spans
+from headwater.meta import epochs, lease, progress, relations, segments
 from headwater.meta.lease import Lease
 from headwater.model import Epoch, Layout, RelationInfo, Span, TableState
 from headwater.relation import fold, runs
@@ -119,16 +119,13 @@ class Reader:
         with self._home.meta.write() as c:
             epoch = epochs.newest(c) or Epoch(0, 0.0, ())
             pin = epochs.take_pin(c, epoch.id, f"{owner}:{os.getpid()}")
-            seen = []
+            seen, found = [], progress.of_all(c)
             for relation in relations.named(c):
                 # Tables of one block are shown from the same epoch on: until then none of them has a layout here.
                 layout = None if relation.block else epochs.layout_at(c, relation.id, epoch.id)
-                counts = spans.counts(c, relation.id)
-                total = sum(counts.values())
-                covered = sum(n for state, n in counts.items() if state in ("covered", "settled"))
                 others = [r for r in relations.in_block(c, relation.block) if r.state is not TableState.LIVE]
                 waits_for = tuple(r.name for r in others) if relation.state is TableState.LIVE else ()
-                seen.append(Seen(relation, layout, covered / total if total else 0.0, waits_for))
+                seen.append(Seen(relation, layout, found[relation.id].share, waits_for))
         try:
             yield epoch, tuple(seen)
         finally:

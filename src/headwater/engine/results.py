@@ -55,7 +55,7 @@ class TableStatus:
     `covered` is the share (0 to 1) of its spans that a reader sees. `rows_estimate` (rows in all) and `left_s` (how
     long scanning goes on) are estimates. `position` is the cut at which it is read now. `lag_s` and `lag_bytes` say
     how far its connection is behind the upstream; None while nobody knows. `waiting_for` says in words what it waits
-    for, `note` what its rows do not hold although nothing is wrong; `error` why it stopped, `hint` the way out,
+    for, `note` what is as the user wanted it and still worth knowing; `error` why it stopped, `hint` the way out,
     `retry` whether it is tried again (`auto`, `after fix`, `never`). `overlay` = changes that are not in the base.
     """
 

@@ -103,7 +103,8 @@ def _silence(c: Connection, x: ConnectionInfo) -> float | None:
 
 def _table(seen: _Seen, r: RelationInfo, lag_s: float | None) -> TableStatus:
     connection, p = seen.connections[r.connection_id], seen.progress[r.id]
-    rate = seen.server.rate(r.id) if seen.server and r.state in UNFINISHED else 0.0
+    filling = r.shown_state == TableState.FILLING
+    rate = seen.server.rate(r.id) if seen.server and filling else 0.0
     lag = seen.lags[r.connection_id]
     error = r.error or connection.error or {}
     return TableStatus(
@@ -113,9 +114,9 @@ def _table(seen: _Seen, r: RelationInfo, lag_s: float | None) -> TableStatus:
         spans_total=p.total,
         rows=p.rows,
         rate=rate,
-        covered=1.0 if p.complete else p.covered / p.total if p.total else 0.0,
+        covered=p.share,
         rows_estimate=estimated_rows(p),
-        left_s=seconds_left(p, rate) if r.state is TableState.FILLING else None,
+        left_s=seconds_left(p, rate) if filling else None,
         position=_cut(seen, connection, p),
         lag_s=lag_s,
         lag_bytes=lag.bytes if lag else None,
@@ -164,19 +165,27 @@ def _waits_for(seen: _Seen, r: RelationInfo, p: Progress, connection: Connection
         return f"RESUME BACKFILL {r.name.removeprefix(relations.BESIDE)}"
     if seen.server is None:
         return "a server: start `headwater run`"
-    return (
-        seen.server.waiting_for(r.id)
-        or seen.server.preparing(r.connection_id)
-        or ("" if connection.state is ConnectionState.RUNNING else f"connection {connection.name}")
-    )
+    waits = seen.server.waiting_for(r.id) or seen.server.preparing(r.connection_id)
+    if waits.startswith("backfill.rate_limit"):  # above 0 it goes on at that rate, and a note says so
+        return f"ALTER TABLE {r.name} SET (backfill.rate_limit = …): it is 0" if _limit(r) == 0 else ""
+    return waits or ("" if connection.state is ConnectionState.RUNNING else f"connection {connection.name}")
+
+
+def _limit(r: RelationInfo) -> int | None:
+    """Rows per second that the user allows; None = as many as can be."""
+    limit = r.options.get("backfill.rate_limit")
+    return None if limit is None else int(limit)
 
 
 def _note(r: RelationInfo, p: Progress) -> str:
-    """What its rows do not hold although nothing is wrong, in words."""
+    """What is as the user wanted it and still worth knowing, in words."""
     if r.control is Control.CANCELLED:
         return "its backfill was cancelled: rows that were not read by then come only with their next change"
     if not r.whole:
         return "without its history: rows come only with their next change"
+    limit = _limit(r)
+    if limit and r.shown_state == TableState.FILLING:
+        return f"held to {limit:,} rows/s by backfill.rate_limit"
     if p.total and not p.complete and not r.ordered:
         return "its keys compare only in the database: readable when complete"
     return ""

@@ -39,6 +39,16 @@ class Progress:
         return sum(self.counts.get(s, 0) for s in COVERED)
 
     @property
+    def share(self) -> float:
+        """How much of the relation is covered, from 0 to 1; 1 only when it is complete.
+
+        The span beyond the largest key is covered first and was seen empty, so it does not count.
+        """
+        if self.complete:
+            return 1.0
+        return max(0, self.covered - 1) / max(1, self.total - 1)
+
+    @property
     def complete(self) -> bool:
         """Every span of the whole plan is covered."""
         return self.planned and self.covered == self.total
