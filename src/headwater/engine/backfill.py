@@ -28,6 +28,7 @@ log = logging.getLogger(__name__)
 
 RETRY_FIRST_S = 0.5
 RETRY_LAST_S = 30.0
+PLANNERS = 4  # they wait for the upstream and for Spark most of the time
 
 
 @dataclass(slots=True)
@@ -56,7 +57,7 @@ class Backfill:
         self._work: dict[int, _Work] = {}
         self._slots = max(1, spark.slots() // 2)  # scans never take more, so that reads always find a free slot
         self._pool = ThreadPoolExecutor(self._slots, thread_name_prefix="scan")
-        self._planners = ThreadPoolExecutor(2, thread_name_prefix="plan")
+        self._planners = ThreadPoolExecutor(PLANNERS, thread_name_prefix="plan")
         self._stopping = threading.Event()
 
     def recover(self) -> None:
@@ -137,29 +138,41 @@ class Backfill:
 
     def _wait(self, relation: RelationInfo, work: _Work) -> None:
         assert work.ticket is not None
-        upstream = upstream_of(self._home.meta, relation.connection_id)
-        older = upstream.older(work.ticket)
-        work.waiting_for = older[0] if older else ""
-        if older:
+        if work.planning is not None:
+            self._collect(work)
             return
+        older = upstream_of(self._home.meta, relation.connection_id).older(work.ticket)
+        work.waiting_for = older[0] if older else ""
+        if not older:  # in the pool: a hundred new tables must not hold up the scans of the others
+            work.planning = self._planners.submit(self._make_base, relation)
+
+    def _make_base(self, relation: RelationInfo) -> None:
+        """Creates the empty base; from then on the table is being filled."""
+        upstream = upstream_of(self._home.meta, relation.connection_id)
         fingerprint = upstream.fingerprint([relation.upstream_id])[relation.upstream_id]
         version = base.create(self._session(), self._home.storage, relation)
         with self._home.meta.write() as c:
             lease.check(c, self._held)
+            now = relations.get_or_none(c, relation.id)
+            if now is None or now.state is not TableState.WAITING:
+                return  # dropped or stopped meanwhile
             relations.set_base_version(c, relation.id, version)
             relations.set_fingerprint(c, relation.id, fingerprint)
             relations.set_state(c, relation.id, TableState.FILLING)
+        self._on_scanned()
 
     def _fill(self, relation: RelationInfo, work: _Work) -> None:
         """Collects what has ended, plans, begins scans: as much as the user's settings of this moment allow."""
         self._collect(work)
-        with self._home.meta.read() as c:
-            planned = relations.planned(c, relation.id)
-            pending = spans.pending(c, relation.id, self._slots + len(work.scans))
         work.waiting_for = ""
         if relation.control is Control.PAUSED:
             work.waiting_for = f"RESUME BACKFILL {relation.name}"
             return
+        if self._busy() >= self._slots and work.planning is not None:
+            return  # nothing could begin: with hundreds of tables, looking at each would take longer than a scan
+        with self._home.meta.read() as c:
+            planned = relations.planned(c, relation.id)
+            pending = spans.pending(c, relation.id, self._slots + len(work.scans))
         if not relation.whole and not (planned and all(s.again for s in pending)):
             self._leave_rest(relation, work)
             return
@@ -183,7 +196,7 @@ class Backfill:
     def _begin_scan(self, relation: RelationInfo, work: _Work, s: SpanInfo) -> bool:
         """Begins a scan if the table's parallelism, its rate and a free slot allow it."""
         allowed = int(relation.options.get("backfill.parallelism", self._slots))
-        if len(work.scans) >= allowed or sum(len(w.scans) for w in self._work.values()) >= self._slots:
+        if len(work.scans) >= allowed or self._busy() >= self._slots:
             return False
         limit = rate_limit(relation)
         rows = work.pace.take(limit, time.monotonic())
@@ -192,6 +205,9 @@ class Backfill:
             return False
         work.scans[s.id] = self._pool.submit(self._scan, relation, s, work.pace, rows)
         return True
+
+    def _busy(self) -> int:
+        return sum(len(w.scans) for w in self._work.values())
 
     def _scan(self, relation: RelationInfo, s: SpanInfo, pace: Pace, rows: int) -> None:
         if self._stopping.is_set():
