@@ -15,12 +15,15 @@ from headwater.engine.progress import about, percent
 from headwater.engine.results import Result, Status
 from headwater.engine.status import status_of
 from headwater.errors import SqlError
-from headwater.meta import connections, epochs, progress, relations, tables
+from headwater.meta import connections, epochs, progress, relations, spans, tables
+from headwater.model import RelationInfo
 from headwater.sql import statements as st
 from headwater.sql.define import unknown
+from headwater.sql.ranges import condition, joined
 
 EPOCHS_SHOWN = 100
 SEGMENTS_SHOWN = 1000
+RANGES_SHOWN = 5
 
 STRING, LONG, DOUBLE, TIME = pa.string(), pa.int64(), pa.float64(), pa.timestamp("us", tz="UTC")
 DDL = {STRING: "STRING", LONG: "BIGINT", DOUBLE: "DOUBLE", TIME: "TIMESTAMP"}
@@ -165,7 +168,21 @@ def _describe(c: Connection, statement: st.Describe) -> Result:
     ]
     result = _rows(columns, rows, f"DESCRIBE {relation.name}")
     notices = tuple(f"{relation.name}: {n.text} ({n.count})" for n in relations.notices(c, relation.id))
-    return Result(result.columns, result.types, result.rows, "", notices, result.statement)
+    return Result(result.columns, result.types, result.rows, "", _covered(c, relation) + notices, result.statement)
+
+
+def _covered(c: Connection, relation: RelationInfo) -> tuple[str, ...]:
+    """Which part of a table that is still being filled a reader sees; nothing if that is all of it."""
+    p = progress.of_all(c)[relation.id]
+    if p.complete or not p.total:
+        return ()
+    text = f"{relation.name}: {percent(p.share)} covered, {p.covered} of {p.total} spans"
+    if not relation.ordered:
+        return (f"{text}; its keys compare only in the database: readable when complete",)
+    read = [x.span for x in spans.all(c, relation.id) if x.state in progress.COVERED]
+    shown = [condition(relation.key, x) for x in joined(read)]
+    more = f" and {len(shown) - RANGES_SHOWN} more ranges" if len(shown) > RANGES_SHOWN else ""
+    return (f"{text}: {'; '.join(shown[:RANGES_SHOWN])}{more}" if shown else text,)
 
 
 def _relation(c: Connection, name: str) -> int:

@@ -1,0 +1,48 @@
+"""How far an upstream is ahead and how much it keeps for us: asked of a real PostgreSQL."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headwater.source.postgres.upstream import PostgresUpstream
+from support.lake import wait_for
+
+
+def upstream(database: Any) -> PostgresUpstream:
+    server = database.server
+    options = {
+        "hostname": server.host,
+        "port": str(server.port),
+        "username": server.user,
+        "database.name": database.name,
+        "slot.name": f"end_{database.name}",
+        "publication.name": "p",
+    }
+    return PostgresUpstream(options, server.password)
+
+
+def test_the_end_of_the_log_moves_and_a_slot_keeps_what_nobody_read(database: Any) -> None:
+    at = upstream(database)
+    before = at.log_end()
+    assert before.kept_bytes is None, "there is no slot yet"
+    made = at.prepare(lambda who: None)
+    database.execute("CREATE TABLE t (v text)")
+    database.execute("INSERT INTO t SELECT repeat('x', 1000) FROM generate_series(1, 2000)")
+    after = at.log_end()
+    assert at.distance(before.position, after.position) > 2_000_000
+    assert at.distance(after.position, before.position) == at.distance(after.position, after.position) == 0
+    assert after.kept_bytes is not None and after.kept_bytes >= at.distance(made.position, after.position)
+    at.remove()
+
+
+def test_the_limit_is_the_one_that_the_upstream_has_set(database: Any) -> None:
+    at = upstream(database)
+    assert at.log_end().limit_bytes is None
+    try:
+        database.execute("ALTER SYSTEM SET max_slot_wal_keep_size = '4GB'")
+        database.execute("SELECT pg_reload_conf()")
+        wait_for(lambda: at.log_end().limit_bytes == 4 << 30, "the setting is read again", 30.0)
+    finally:
+        database.execute("ALTER SYSTEM RESET max_slot_wal_keep_size")
+        database.execute("SELECT pg_reload_conf()")
+    wait_for(lambda: at.log_end().limit_bytes is None, "the setting is read again", 30.0)
