@@ -16,7 +16,7 @@ import pytest
 from headwater.engine import crash
 from headwater.engine.home import Home
 from headwater.errors import HeadwaterError
-from headwater.meta import runs
+from headwater.meta import merged, runs
 from support.invariant import QUERY, check_invariant
 from support.lake import Lake, assert_equal, definitions, wait_for
 from support.writer import LEDGERS, Writer, create_schema
@@ -25,11 +25,12 @@ from support.writer import LEDGERS, Writer, create_schema
 CAPTURE = {"capture.cut_back", "capture.connected", "transaction.half", "segment.torn", "segment.written"}
 CAPTURE |= {"segment.published", "position.published"}
 CHAINS = (
-    ("slot.created", "publication.altered", "plan.half", "scan.half", "scan.written"),
-    ("scan.recorded", "cover.decided", "cover.added", "cover.recorded"),
+    ("slot.created", "publication.altered", "plan.half", "scan.half", "scan.written", "segments.merged"),
+    ("scan.recorded", "cover.decided", "cover.added", "cover.recorded", "base.upkept"),
     ("epoch.half", "epoch.published", "fold.decided", "fold.merged", "run.written"),
 )
 TABLES = ("ints", "pairs", "names", "parts", "whole")
+SOON = {"HEADWATER_SEGMENT_AGE_S": "1", "HEADWATER_BASE_FILES": "3"}  # upkeep is due as soon as a table is filled
 
 
 def test_every_crash_point_of_the_server_is_in_a_chain() -> None:
@@ -54,7 +55,9 @@ def test_a_server_killed_at_each_point_goes_on_exactly(chain: tuple[str, ...], d
         for i, point in enumerate(chain):
             print(f"point {point}", flush=True)
             lake.file.write_text(definitions(database, (*LEDGERS, *TABLES[: i + 1])))
-            lake.start(crash=f"{point}:3" if point == "scan.half" else point)  # each worker dies at its third batch
+            settings = SOON if point in ("base.upkept", "segments.merged") else {}
+            at = f"{point}:3" if point == "scan.half" else point  # each worker dies at its third batch
+            lake.start(crash=at, **settings)
             if point.startswith("fold"):
                 _fold(lake)
             if point == "scan.half":  # kills a Spark worker: the server lives on and scans again
@@ -87,7 +90,7 @@ def _fold(lake: Lake) -> None:
 
 
 def _no_orphans(lake: Lake) -> None:
-    """Every file of a scan is in its base, or in a version of it that a reader may still pin; every run is recorded."""
+    """Every file of a scan is in a version of its base that a reader may still pin; runs and segments are recorded."""
     from deltalake import DeltaTable
 
     for folder in sorted((lake.home / "warehouse").iterdir()):
@@ -99,7 +102,7 @@ def _no_orphans(lake: Lake) -> None:
         assert written <= history, (folder.name, written - history)
     home = Home.open(lake.home)
     with home.meta.read() as c:
-        known = runs.paths(c)
-    left = set(home.storage.list("runs"))
+        known = runs.paths(c) | merged.paths(c)
+    left = {*home.storage.list("runs"), *home.storage.list("changelog")}
     home.meta.close()
     assert left <= known, left - known

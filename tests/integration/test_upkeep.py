@@ -109,7 +109,7 @@ def test_a_rewritten_base_is_in_key_order_and_holds_the_same_rows(spark: SparkSe
         return sorted((f.low, f.high) for f in files)
 
     ranges = rewritten(Rewrite(Way.RANGE, 1, 100, 249))
-    inside = [r for r in ranges if r[0] is not None and r[1] is not None and 100 <= r[0] and r[1] < 250]
+    inside = [r for r in ranges if r[0] is not None and r[1] is not None and r[0] >= 100 and r[1] < 250]
     assert len(inside) == 1, f"one file holds the range: {ranges}"
     rewritten(Rewrite(Way.PURGE, 1))
     _, files = rewrite.look(lake.storage, lake.relation)

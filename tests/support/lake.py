@@ -51,10 +51,11 @@ class Lake:
         self.file.write_text(text)
         self.process: subprocess.Popen[bytes] | None = None
 
-    def start(self, crash: str | None = None) -> None:
-        """Starts `headwater run`; with `crash` it dies at that point."""
+    def start(self, crash: str | None = None, **settings: str) -> None:
+        """Starts `headwater run`; with `crash` it dies at that point. `settings` are added to its environment."""
         environment = {k: v for k, v in os.environ.items() if k != "HEADWATER_CRASH"}
         environment["HEADWATER_TAIL_CHANGES"] = "20"  # so that runs are made and merged all the time
+        environment.update(settings)
         if crash:
             environment["HEADWATER_CRASH"] = crash
         log = (self.home.parent / f"{self.home.name}.log").open("ab")
