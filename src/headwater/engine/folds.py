@@ -14,14 +14,16 @@ from headwater.engine.holes import scan_again
 from headwater.engine.home import Home
 from headwater.engine.read import Reader
 from headwater.errors import DataError
-from headwater.meta import epochs, lease, relations, segments
+from headwater.meta import epochs, lease, progress, relations
 from headwater.meta.lease import Lease
+from headwater.meta.progress import Range
 from headwater.model import Layout, RelationInfo, TableState
 
 log = logging.getLogger(__name__)
 
 HOLES_S = 2.0  # how often the overlay of a table that is being filled is searched for keys to scan again
 UNSETTLED_CHANGES = 200_000  # before a table is settled there are no runs, so its overlay is folded earlier
+UNSETTLED_SPANS = 1_000  # each is judged by what its own scan saw, and stands in every layout until it is folded
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +46,8 @@ class Overlay:
 
     def due(self, now: float) -> bool:
         if self.urgent() or (self.layout.complete and not self.settled):
+            return True
+        if len(self.layout.spans) >= UNSETTLED_SPANS:
             return True
         return self.changes > 0 and now - self.folded_at >= FOLD_AGE_S
 
@@ -115,18 +119,18 @@ class Folds:
             return False
 
     def _overlays(self) -> list[Overlay]:
-        found = []
+        """Every table's overlay at the newest epoch: a few questions to meta however many tables there are."""
         with self._home.meta.read() as c:
             newest = epochs.newest(c)
-            for relation in relations.all(c):
-                layout = epochs.layout_at(c, relation.id, newest.id) if newest else None
-                if newest is None or layout is None or not layout.spans or relation.state is TableState.FAILED:
-                    continue
-                index = newest.index_of(relation.connection_id)
-                changes = segments.count_changes(
-                    c, relation.connection_id, relation.upstream_id, layout.log_index, index
-                )
-                folded_at = relations.folded_at(c, relation.id)
-                found.append(Overlay(relation, changes, layout, index, folded_at))
-        self.changes = {o.relation.id: o.changes for o in found}
-        return found
+            if newest is None:
+                return []
+            known = [r for r in relations.all(c) if r.state is not TableState.FAILED]
+            layouts, folded = epochs.layouts_at(c, newest.id), relations.folded_times(c)
+            found = [(r, layouts[r.id], newest.index_of(r.connection_id)) for r in known if r.id in layouts]
+            ranges = {
+                r.id: Range(r.connection_id, r.upstream_id, layout.log_index, index)
+                for r, layout, index in found
+                if layout.spans
+            }
+            self.changes = progress.changes(c, ranges)
+        return [Overlay(r, self.changes[r.id], layout, i, folded[r.id]) for r, layout, i in found if r.id in ranges]

@@ -15,8 +15,8 @@ from headwater.engine.home import Home
 from headwater.engine.live import Lag, Serving
 from headwater.engine.progress import estimated_rows, seconds_left
 from headwater.engine.results import ConnectionStatus, Status, TableStatus
-from headwater.meta import connections, epochs, progress, relations, segments
-from headwater.meta.progress import Progress
+from headwater.meta import connections, epochs, progress, relations
+from headwater.meta.progress import Progress, Range
 from headwater.model import ConnectionInfo, ConnectionState, Control, Epoch, RelationInfo, TableState
 
 UNFINISHED = (TableState.DEFINED, TableState.WAITING, TableState.FILLING)
@@ -32,6 +32,7 @@ class _Seen:
     relations: dict[int, RelationInfo]
     progress: dict[int, Progress]
     unkept: dict[int, int]
+    overlays: dict[int, int]
     newest: Epoch | None
     server: Serving | None
 
@@ -41,20 +42,22 @@ def status_of(home: Home, server: Serving | None) -> Status:
     with home.meta.read() as c:
         known = connections.all(c)
         found = relations.all(c)
+        newest = epochs.newest(c)
+        reached = progress.of_all(c)
         seen = _Seen(
             c,
             {x.id: x for x in known},
             {x.id: server.lag(x.id, x.position) if server else None for x in known},
             {r.id: r for r in found},
-            progress.of_all(c),
+            reached,
             progress.notices(c, "value.unkept"),
-            epochs.newest(c),
+            _overlays(c, found, reached, newest, server),
+            newest,
             server,
         )
         linked = tuple(_connection(seen, x) for x in known)
         lag_s = {x.id: status.lag_s for x, status in zip(known, linked, strict=True)}
         tables = tuple(_table(seen, r, lag_s[r.connection_id]) for r in found)
-    newest = seen.newest
     return Status(
         home=str(home.path),
         server_pid=server.pid if server else None,
@@ -126,7 +129,7 @@ def _table(seen: _Seen, r: RelationInfo, lag_s: float | None) -> TableStatus:
         error=error.get("message", ""),
         hint=error.get("hint", ""),
         retry=error.get("retry", ""),
-        overlay=_overlay(seen, r, p),
+        overlay=seen.overlays.get(r.id, 0),
         unkept=seen.unkept.get(r.id, 0),
         connection=connection.name,
     )
@@ -142,14 +145,19 @@ def _cut(seen: _Seen, connection: ConnectionInfo, p: Progress) -> str:
     return connection.position if cut.index == connection.committed_index else cut.position
 
 
-def _overlay(seen: _Seen, r: RelationInfo, p: Progress) -> int:
-    known = seen.server.overlay(r.id) if seen.server else None
-    if known is not None:
+def _overlays(
+    c: Connection, found: list[RelationInfo], reached: dict[int, Progress], newest: Epoch | None, server: Serving | None
+) -> dict[int, int]:
+    """Changes that no fold has taken into the base: when the server's folds last looked, else counted now."""
+    known = {r.id: n for r in found if server is not None and (n := server.overlay(r.id)) is not None}
+    if newest is None:
         return known
-    if seen.newest is None or p.log_index is None:
-        return 0
-    index = seen.newest.index_of(r.connection_id)
-    return segments.count_changes(seen.c, r.connection_id, r.upstream_id, p.log_index, index)
+    ranges = {
+        r.id: Range(r.connection_id, r.upstream_id, begin, newest.index_of(r.connection_id))
+        for r in found
+        if r.id not in known and (begin := reached[r.id].log_index) is not None
+    }
+    return known | progress.changes(c, ranges)
 
 
 def _waits_for(seen: _Seen, r: RelationInfo, p: Progress, connection: ConnectionInfo) -> str:

@@ -63,6 +63,19 @@ def layout_at(c: Connection, relation_id: int, epoch_id: int) -> Layout | None:
     return None if body is None else Json.layout(body)
 
 
+def layouts_at(c: Connection, epoch_id: int) -> dict[int, Layout]:
+    """The layout of every relation as the epoch sees it, by the relation's id, with one question for all."""
+    newest = (
+        sa.select(layout.c.relation_id, sa.func.max(layout.c.epoch_id).label("epoch_id"))
+        .where(layout.c.epoch_id <= epoch_id)
+        .group_by(layout.c.relation_id)
+        .subquery()
+    )
+    same = sa.and_(newest.c.relation_id == layout.c.relation_id, newest.c.epoch_id == layout.c.epoch_id)
+    rows = c.execute(sa.select(layout.c.relation_id, layout.c.body).join(newest, same))
+    return {id: Json.layout(body) for id, body in rows}
+
+
 def needed_layouts(c: Connection, relation_id: int, oldest_epoch: int) -> list[Layout]:
     """Every layout that a reader at `oldest_epoch` or later may use."""
     rows = c.execute(

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from headwater.meta.tables import notice, relation, run, span
+from headwater.meta.tables import notice, part, relation, run, span
 from headwater.model import SpanState
 
 UNKNOWN = -1
+BATCH = 500  # ranges per question: SQLite takes some thousand values
 READ = (SpanState.SCANNED, SpanState.COVERED, SpanState.SETTLED)
 COVERED = (SpanState.COVERED, SpanState.SETTLED)
 
@@ -60,7 +62,11 @@ def of_all(c: Connection) -> dict[int, Progress]:
     rows: dict[int, int] = {}
     begins: dict[int, int] = {}
     summed = sa.select(
-        span.c.relation_id, span.c.state, sa.func.count(), sa.func.sum(span.c.rows), sa.func.min(span.c.log_index)
+        span.c.relation_id,
+        span.c.state,
+        sa.func.sum(span.c.joined),
+        sa.func.sum(span.c.rows),
+        sa.func.min(span.c.log_index),
     ).group_by(span.c.relation_id, span.c.state)
     for id, state, n, read, log_index in c.execute(summed):
         counts.setdefault(id, {})[SpanState(state)] = int(n)
@@ -72,6 +78,41 @@ def of_all(c: Connection) -> dict[int, Progress]:
         id: Progress(counts.get(id, {}), rows.get(id, 0), begins.get(id), bool(planned), int(estimate))
         for id, planned, estimate in known
     }
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """The changes of one upstream table in (after, upto]."""
+
+    connection_id: int
+    upstream_id: int
+    after: int
+    upto: int
+
+
+def changes(c: Connection, ranges: Mapping[int, Range]) -> dict[int, int]:
+    """About how many changes lie in each range, as `segments.count_changes` says it; few questions for many ranges."""
+    wanted = [(id, r.connection_id, r.upstream_id, r.after, r.upto) for id, r in ranges.items() if r.upto > r.after]
+    found = dict.fromkeys(ranges, 0)
+    for begin in range(0, len(wanted), BATCH):
+        found |= {id: int(n) for id, n in c.execute(_counted(wanted[begin : begin + BATCH]))}
+    return found
+
+
+def _counted(wanted: list[tuple[int, int, int, int, int]]) -> sa.Select[int, int]:
+    names = ("id", "connection_id", "upstream_id", "after", "upto")
+    r = sa.values(*(sa.column(name, sa.BigInteger) for name in names), name="wanted").data(wanted).cte("wanted")
+    first = sa.case((part.c.first_index > r.c.after, part.c.first_index), else_=r.c.after + 1)
+    last = sa.case((part.c.last_index < r.c.upto, part.c.last_index), else_=r.c.upto)
+    inside, whole = last - first + 1, part.c.last_index - part.c.first_index + 1
+    share = (part.c.changes * inside + whole - 1) // whole
+    inside_range = sa.and_(
+        part.c.connection_id == r.c.connection_id,
+        part.c.upstream_id == r.c.upstream_id,
+        part.c.last_index > r.c.after,
+        part.c.first_index <= r.c.upto,
+    )
+    return sa.select(r.c.id, sa.func.sum(share)).join(part, inside_range).group_by(r.c.id)
 
 
 def notices(c: Connection, code: str | None = None) -> dict[int, int]:

@@ -179,6 +179,11 @@ def folded_at(c: Connection, id: int) -> float:
     return float(c.execute(sa.select(relation.c.folded_at).where(relation.c.id == id)).scalar_one())
 
 
+def folded_times(c: Connection) -> dict[int, float]:
+    """When each relation was last folded, by its id."""
+    return {id: float(at) for id, at in c.execute(sa.select(relation.c.id, relation.c.folded_at))}
+
+
 def set_planned(c: Connection, id: int, planned: bool) -> None:
     c.execute(sa.update(relation).where(relation.c.id == id).values(planned=int(planned)))
 

@@ -22,7 +22,8 @@ def _control_of_backfills(c: Connection) -> None:
     c.exec_driver_sql("ALTER TABLE relation ADD COLUMN replaces BIGINT NOT NULL DEFAULT 0")
     c.exec_driver_sql("ALTER TABLE relation ADD COLUMN rows_estimate BIGINT NOT NULL DEFAULT -1")
     tables.retired_segment.create(c)
-    c.exec_driver_sql("CREATE INDEX span_progress ON span (relation_id, state, rows, log_index)")
+    c.exec_driver_sql("ALTER TABLE span ADD COLUMN joined INTEGER NOT NULL DEFAULT 1")
+    c.exec_driver_sql("CREATE INDEX span_progress ON span (relation_id, state, ordinal, rows, log_index, joined)")
 
 
 # version → what brings a home of that version to the next one

@@ -139,8 +139,11 @@ span = Table(
         "again", Integer, nullable=False
     ),  # 1: the base may hold rows of an earlier scan, which go when it is covered
     Column("rows", BigInteger, nullable=False),
+    Column("joined", Integer, nullable=False, server_default="1"),  # how many spans of the plan it stands for
     UniqueConstraint("relation_id", "ordinal"),
-    Index("span_progress", "relation_id", "state", "rows", "log_index"),  # progress is summed from the index alone
+    Index(
+        "span_progress", "relation_id", "state", "ordinal", "rows", "log_index", "joined"
+    ),  # progress is summed from the index alone
     sqlite_autoincrement=True,  # an id is never used again
 )
 
