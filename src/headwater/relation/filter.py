@@ -19,7 +19,7 @@ _COMPARE = {"=": "__eq__", "<>": "__ne__", "<": "__lt__", "<=": "__le__", ">": "
 
 def holds(relation: RelationInfo) -> Expression | None:
     """Whether a row belongs to the table (NULL is no); None when every row does."""
-    return _expression(read_filter(relation.filter, relation.columns)) if relation.filter else None
+    return expression(read_filter(relation.filter, relation.columns)) if relation.filter else None
 
 
 def may_hold(relation: RelationInfo) -> Expression | None:
@@ -32,12 +32,13 @@ def may_hold(relation: RelationInfo) -> Expression | None:
     return fn.arrays_overlap(fn.col(MISSING), fn.array(*ordinals)) | fn.coalesce(wanted, fn.lit(False))
 
 
-def _expression(condition: Condition) -> Expression:
+def expression(condition: Condition) -> Expression:
+    """The condition as Spark evaluates it, with SQL's three values."""
     match condition:
         case Joined(word="not", parts=(part,)):
-            return ~_expression(part)
+            return ~expression(part)
         case Joined(word=word, parts=parts):
-            return reduce(and_ if word == "and" else or_, (_expression(p) for p in parts))
+            return reduce(and_ if word == "and" else or_, (expression(p) for p in parts))
         case Test(column=column, op="null"):
             return fn.col(quoted(column)).isNull()
         case Test(column=column, op="in", values=values):
