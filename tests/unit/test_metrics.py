@@ -6,6 +6,7 @@ import http.client
 import os
 import re
 import socket
+import sys
 import threading
 import urllib.error
 import urllib.request
@@ -80,6 +81,8 @@ def home(tmp_path: Path) -> Iterator[Home]:
 
 def test_counts_of_many_threads_are_all_there() -> None:
     counters = Counters()
+    usual = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)  # threads take turns all the time
 
     def work() -> None:
         for i in range(2000):
@@ -91,6 +94,7 @@ def test_counts_of_many_threads_are_all_there() -> None:
         thread.start()
     for thread in threads:
         thread.join()
+    sys.setswitchinterval(usual)
     assert sum(counters.counted("a").values()) == 16_000
     assert (counters.timed("b")[""].count, counters.timed("b")[""].seconds) == (8000, 4000.0)
 
@@ -180,8 +184,10 @@ def test_the_endpoint_answers_on_the_loopback_address_until_it_is_closed(home: H
         with pytest.raises(MachineError) as taken:
             Endpoint(port, str)
         assert taken.value.code == "server.port" and taken.value.exit_status == 3
-    with pytest.raises(urllib.error.URLError):
+    Endpoint(port, str).close()  # the port is free again
+    with pytest.raises(urllib.error.URLError) as refused:
         urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5)
+    assert isinstance(refused.value.reason, ConnectionRefusedError)
 
 
 def test_a_page_that_cannot_be_made_is_an_error_of_that_scrape_alone() -> None:

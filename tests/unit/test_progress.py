@@ -100,6 +100,7 @@ def test_lag_is_since_when_the_upstream_has_what_the_changelog_has_not() -> None
     assert ahead.lag("100", distance, 17.0) == Lag(200, 5.0)
     assert ahead.lag("250", distance, 17.0) == Lag(50, 3.0)
     assert ahead.lag("300", distance, 17.0) == Lag(0, 0.0)
+    assert ahead.saw("400", 18.0, "300", distance).ends == ((14.0, "300"), (18.0, "400")), "the rest was passed"
 
 
 def test_an_upstream_that_nobody_asked_lately_may_be_anywhere() -> None:
