@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).parent
-ALL = ("capture", "scan", "read", "freshness", "cost", "debezium", "decode")
+ALL = ("capture", "scan", "backfill", "impact", "recovery", "read", "freshness", "cost", "debezium", "decode")
 
 
 def main() -> int:

@@ -1,6 +1,8 @@
 """Freshness at 2,000 changes per second: from the return of COMMIT to the first SELECT that can see the row.
 
-    .venv/bin/python bench/freshness.py [--seconds N] [--rate N]
+    .venv/bin/python bench/freshness.py [--seconds N] [--rate N] [--backfill ROWS]
+
+With --backfill it is measured again, in the same run, while a table of so many rows is being filled again and again.
 
 A SELECT sees what the newest epoch holds when it starts, so the moment at which an epoch with the row is published is
 the start of the first SELECT that sees it. The epochs are watched every 5 ms; a real SELECT checks the last row.
@@ -59,6 +61,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--seconds", type=float, default=20.0)
     parser.add_argument("--rate", type=int, default=2000)
+    parser.add_argument("--backfill", type=int, default=1_000_000)
     given = parser.parse_args()
     home = tempfile.TemporaryDirectory(prefix="headwater-bench-")
     with home, EmbeddedPostgres(18, database="bench") as pg, headwater.open(Path(home.name)) as hw, hw.running():
@@ -70,31 +73,60 @@ def main() -> None:
         )
         while not all(t.state == "live" for t in hw.status().tables):
             time.sleep(0.1)
-        stop, seen, made = threading.Event(), [], [0]
-        threads = [
-            threading.Thread(target=load, args=(pg, given.rate, stop, made)),
-            threading.Thread(target=watch, args=(hw, stop, seen)),
-        ]
-        for t in threads:
-            t.start()
-        commits = []
-        began = time.monotonic()
-        with pg.connect() as c:
-            while time.monotonic() - began < given.seconds:
-                c.execute("INSERT INTO probe VALUES (%s)", (len(commits),))
-                commits.append(time.monotonic())
-                stop.wait(0.1)
-        last = len(commits) - 1
-        while hw.sql(f"SELECT count(*) FROM probe WHERE id = {last}")[0].rows.column(0)[0].as_py() == 0:
-            pass
-        stop.set()
-        for t in threads:
-            t.join()
-        changes = made[0] / (time.monotonic() - began)
-        lags = _lags(hw, commits, seen)
+        quiet = measure(pg, hw, given.seconds, given.rate)
+        report = {"idle": quiet}
+        if given.backfill:
+            pg.execute(
+                f"CREATE TABLE history AS SELECT i AS id, md5(i::text) AS t FROM generate_series(1, {given.backfill}) i"
+            )
+            pg.execute("ALTER TABLE history ADD PRIMARY KEY (id)")
+            done = threading.Event()
+            filling = threading.Thread(target=fill_again, args=(hw, done))
+            filling.start()
+            report["backfill"] = measure(pg, hw, given.seconds, given.rate)
+            done.set()
+            filling.join()
+            report["ratio"] = {k: report["backfill"][k] / quiet[k] for k in ("p50_s", "p99_s")}
+    print(json.dumps(report))
+
+
+def fill_again(hw: Any, done: threading.Event) -> None:
+    """Fills the table again and again."""
+    while not done.is_set():
+        hw.sql("CREATE TABLE history FROM CONNECTION pg;")
+        while not done.is_set() and not all(t.state == "live" for t in hw.status().tables):
+            time.sleep(0.05)
+        hw.sql("DROP TABLE history;")
+
+
+def measure(pg: EmbeddedPostgres, hw: Any, seconds: float, rate: int) -> dict[str, float]:
+    """Freshness while a load runs."""
+    stop, seen, made = threading.Event(), list[tuple[float, int]](), [0]
+    threads = [
+        threading.Thread(target=load, args=(pg, rate, stop, made)),
+        threading.Thread(target=watch, args=(hw, stop, seen)),
+    ]
+    for t in threads:
+        t.start()
+    commits = []
+    began = time.monotonic()
+    with pg.connect() as c:
+        ((first,),) = c.execute("SELECT count(*)::int FROM probe").fetchall()
+        while time.monotonic() - began < seconds:
+            c.execute("INSERT INTO probe VALUES (%s)", (first + len(commits),))
+            commits.append(time.monotonic())
+            stop.wait(0.1)
+    last = first + len(commits) - 1
+    while hw.sql(f"SELECT count(*) FROM probe WHERE id = {last}")[0].rows.column(0)[0].as_py() == 0:
+        pass
+    stop.set()
+    for t in threads:
+        t.join()
+    changes = made[0] / (time.monotonic() - began)
+    lags = _lags(hw, commits, seen)
     p50, p99 = statistics.median(lags), sorted(lags)[int(len(lags) * 0.99)]
-    print(f"freshness at {changes:,.0f} changes/s: p50 {p50:.3f} s, p99 {p99:.3f} s over {len(lags)} rows")
-    print(json.dumps({"p50_s": p50, "p99_s": p99, "changes_per_s": changes, "rows": len(lags)}))
+    print(f"freshness at {changes:,.0f} changes/s: p50 {p50:.3f} s, p99 {p99:.3f} s over {len(lags)} rows", flush=True)
+    return {"p50_s": p50, "p99_s": p99, "changes_per_s": changes, "rows": len(lags)}
 
 
 def _lags(hw: Any, commits: list[float], seen: list[tuple[float, int]]) -> list[float]:
