@@ -2,8 +2,8 @@
 
     .venv/bin/python bench/impact.py [--rows N] [--seconds N] [--rounds N]
 
-pgbench (2 clients, its own TPC-B-like load) runs for some seconds while `load` is read again and again: by Headwater, by
-Spark JDBC → Delta, by Debezium's snapshot, or by nobody. All run on one machine, so the reader's own work counts, too.
+pgbench (2 clients, its own TPC-B-like load) runs for some seconds while `load` is read again and again by Headwater, by
+Spark JDBC → Delta, by Debezium's snapshot, or nobody. All run on one machine, so the reader's own work counts, too.
 """
 
 from __future__ import annotations
