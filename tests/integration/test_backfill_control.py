@@ -98,6 +98,8 @@ def test_without_history_only_changes_count(database: Any, spark: SparkSession, 
         expected = database.execute("SELECT id, n, note FROM t WHERE id IN (10, 20, 100001, 200011) ORDER BY id")
         wait_for(lambda: rows(hw, "SELECT * FROM t ORDER BY id") == expected, "what changed is there", 60)
         assert [v.skipped != "" for v in hw.verify("t")] == [True]
+        with pytest.raises(DefinitionError, match="without history"):
+            hw.sql("RESYNC TABLE t")
         # giving up a backfill leaves what was read, and changes go on
         hw.sql("CREATE TABLE u FROM CONNECTION pg WITH (backfill.rate_limit = 200);")
         wait_for(lambda: rows(hw, "SELECT count(*) > 0 FROM u") == [(True,)], "a part is readable", 60)

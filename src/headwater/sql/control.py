@@ -60,6 +60,12 @@ def control_backfill(home: Home, statement: ControlBackfill) -> Outcome:
 def resync_table(home: Home, statement: ResyncTable) -> Outcome:
     """Defines the table once more, beside itself; when that is complete it takes the place of the old one."""
     old = define.named_table(home, statement.name)
+    if old.options.get("snapshot") == "false":
+        raise DefinitionError(
+            "table.no_history",
+            f"{old.name} was defined without history: a resync would leave nothing of it",
+            "DROP it, and CREATE it with or without snapshot = false.",
+        )
     with home.meta.read() as c:
         text = relations.statement(c, old.id)
     (definition,) = parse(text)
