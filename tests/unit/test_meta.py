@@ -14,7 +14,7 @@ import pytest
 import sqlalchemy as sa
 
 from headwater.errors import DataError, FencedError, MachineError
-from headwater.meta import connections, epochs, lease, relations, segments, spans, tables
+from headwater.meta import connections, epochs, lease, relations, segments, settle, spans, tables
 from headwater.meta.store import Meta
 from headwater.model import Bound, Cut, DataFile, Layout, LogColumn, Part, ScanResult, Segment, Span, SpanState
 
@@ -141,8 +141,8 @@ def test_settled_neighbours_become_one_span(meta: Meta) -> None:
         for s in spans.all(c, 1):
             spans.scanned(c, s.id, ScanResult("1:2:", "0/1", (), 7), 0, "life")
             spans.cover(c, s.id, 3)
-        spans.move(c, 1, [s.id for s in spans.all(c, 1)], 3)
-        assert spans.merge_settled(c, 1) == 9
+        settle.move(c, 1, [s.id for s in spans.all(c, 1)], 3)
+        assert settle.merge(c, 1) == 9
         (one,) = spans.all(c, 1)
         assert one.span == Span(None, None) and one.rows == 70
 

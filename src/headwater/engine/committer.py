@@ -8,6 +8,7 @@ intent's number in Delta's log says whether it was committed.
 from __future__ import annotations
 
 import threading
+import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,7 +18,7 @@ from sqlalchemy.engine import Connection
 
 from headwater.engine import crash, epoch
 from headwater.engine.home import Home
-from headwater.meta import connections, epochs, intents, lease, relations, runs, segments, spans
+from headwater.meta import connections, epochs, intents, lease, relations, runs, segments, settle, spans
 from headwater.meta.intents import Intent
 from headwater.meta.lease import Lease
 from headwater.model import DataFile, Epoch, Json, Layout, RelationInfo, Span
@@ -26,6 +27,7 @@ from headwater.relation import base
 COVER = "cover"
 FOLD = "fold"
 UPKEEP = "upkeep"
+COVER_BUDGET = 0.25  # share of the time that covers of one relation may take
 
 # (relation, layout, index, app id, txn version) → the Delta version that holds the fold
 Merge = Callable[[RelationInfo, Layout, int, str, int], int]
@@ -47,6 +49,7 @@ class Committer:
         self._merge = merge
         self._empty = empty
         self._locks: defaultdict[int, threading.Lock] = defaultdict(threading.Lock)
+        self._rest_until: dict[int, float] = {}
 
     @contextmanager
     def exclusive(self, relation_id: int) -> Iterator[None]:
@@ -72,8 +75,10 @@ class Committer:
         """Makes the scanned spans that the log has passed readable, with a new epoch; None if there are none.
 
         While a fold of the same relation runs it does nothing, so that other relations need not wait: call it again.
+        So it does for a while after a cover: each writes the whole layout, and many spans are covered in few of them.
         """
-        if not self._locks[relation_id].acquire(blocking=False):
+        began = time.monotonic()
+        if began < self._rest_until.get(relation_id, 0.0) or not self._locks[relation_id].acquire(blocking=False):
             return None
         try:
             with self._home.meta.write() as c:
@@ -84,7 +89,10 @@ class Committer:
             if intent is None:
                 return None
             crash.here("cover.decided")
-            return self._finish(intent)
+            published = self._finish(intent)
+            now = time.monotonic()
+            self._rest_until[relation_id] = now + (now - began) * (1 / COVER_BUDGET - 1)
+            return published
         finally:
             self._locks[relation_id].release()
 
@@ -210,10 +218,18 @@ class Committer:
                 spans.cover(c, id, index)
             if again and not relation.ordered:
                 spans.forget_again(c, relation.id)
+            if relation.ordered:
+                self._settle(c, relation, index)
             intents.done(c, intent.id)
             published = epoch.publish(c, [relation.id])
         crash.here("cover.recorded")
         return published
+
+    def _settle(self, c: Connection, relation: RelationInfo, index: int) -> None:
+        """Where the table did not change since its spans were scanned there is nothing to fold: they settle at once."""
+        last = segments.last_change(c, relation.connection_id, relation.upstream_id, index)
+        settle.quiet(c, relation.id, last, index)
+        settle.merge(c, relation.id)
 
     def _finish_fold(self, relation: RelationInfo, intent: Intent, may_merge: bool) -> Epoch | None:
         """Merges, unless Delta already has this fold; an unmade fold of an earlier process is dropped."""
@@ -230,8 +246,8 @@ class Committer:
         with self._home.meta.write() as c:
             lease.check(c, self._held)
             relations.set_base_version(c, relation.id, version)
-            spans.move(c, relation.id, intent.body["spans"], index)
-            spans.merge_settled(c, relation.id)
+            settle.move(c, relation.id, intent.body["spans"], index)
+            settle.merge(c, relation.id)
             runs.retire_folded(c, relation.id, index)
             relations.set_folded(c, relation.id)
             intents.done(c, intent.id)

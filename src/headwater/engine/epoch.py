@@ -34,7 +34,8 @@ def publish(c: Connection, changed: Iterable[int]) -> Epoch:
         relation = relations.get_or_none(c, relation_id)
         if relation is None:
             continue  # dropped meanwhile
-        layout = layout_of(relation, spans.all(c, relation_id), relations.planned(c, relation_id))
+        complete = relations.planned(c, relation_id) and not spans.unread(c, relation_id)
+        layout = layout_of(relation, spans.readable(c, relation_id), complete)
         layouts[relation_id] = layout
         if layout.complete and relation.state is TableState.FILLING:
             _complete(c, relation)

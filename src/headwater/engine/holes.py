@@ -26,7 +26,7 @@ def scan_again(home: Home, held: Lease, relation: RelationInfo, keys: pa.Table) 
         if relation.ordered:
             texts = list(zip(*(key_texts(keys[k]) for k in relation.key), strict=True))
             for i, text in enumerate(texts):
-                covered = [s for s in spans.all(c, relation.id) if s.cover_index is not None]
+                covered = spans.readable(c, relation.id)
                 place = int(locate([s.span for s in covered], relation.key_columns, keys.slice(i, 1))[0])
                 if place >= 0:
                     spans.punch(c, covered[place].id, one_key(text))

@@ -4,23 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from headwater.model import (
-    CoveredSpan,
-    Delivery,
-    Layout,
-    RelationInfo,
-    Span,
-    SpanInfo,
-    SpanState,
-)
-
-READABLE = (SpanState.COVERED, SpanState.SETTLED)
+from headwater.model import CoveredSpan, Delivery, Layout, RelationInfo, Span, SpanInfo, SpanState
 
 
-def layout_of(relation: RelationInfo, spans: Sequence[SpanInfo], planned: bool) -> Layout:
-    """The layout that the relation's spans allow now; without spans while nothing of it may be read."""
-    covered = [s for s in spans if s.state in READABLE]
-    complete = planned and len(covered) == len(spans)
+def layout_of(relation: RelationInfo, covered: Sequence[SpanInfo], complete: bool) -> Layout:
+    """The layout that the relation's covered (and settled) spans allow now; without any while nothing may be read.
+
+    `complete`: they are the whole table.
+    """
     if not covered or (not relation.ordered and not complete):
         return Layout(relation.id, relation.base_version, (), False)
     if relation.ordered:

@@ -124,6 +124,14 @@ def count_changes(c: Connection, connection_id: int, upstream_id: int, after: in
     return int(c.execute(q).scalar_one())
 
 
+def last_change(c: Connection, connection_id: int, upstream_id: int, upto: int) -> int:
+    """An index at or after the last change of a table in the changelog up to `upto`, and at most `upto`; 0: none."""
+    q = sa.select(sa.func.max(part.c.last_index)).where(
+        part.c.connection_id == connection_id, part.c.upstream_id == upstream_id, part.c.first_index <= upto
+    )
+    return min(int(c.execute(q).scalar() or 0), upto)
+
+
 def count_truncates(c: Connection, connection_id: int, upstream_id: int) -> int:
     """How many TRUNCATEs of a table the changelog holds."""
     q = sa.select(sa.func.coalesce(sa.func.sum(part.c.truncates), 0)).where(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Row
@@ -13,7 +14,8 @@ from headwater.meta.tables import span
 from headwater.model import DataFile, Json, ScanResult, Span, SpanInfo, SpanState
 
 BEYOND = 1e9  # how far behind the others the span beyond the largest key is numbered
-SPARSE = 1e6
+SPARSE = 1e6  # between ordinals that were counted anew
+READABLE = (SpanState.COVERED, SpanState.SETTLED)
 _UNREAD: dict[str, object] = {
     "state": SpanState.PENDING,
     "saw": None,
@@ -23,6 +25,7 @@ _UNREAD: dict[str, object] = {
     "server_life": None,
     "files": None,
     "rows": 0,
+    "joined": 1,
 }
 
 
@@ -52,6 +55,18 @@ def all(c: Connection, relation_id: int) -> list[SpanInfo]:
     return [_info(r) for r in rows]
 
 
+def readable(c: Connection, relation_id: int) -> list[SpanInfo]:
+    """The covered and settled spans of a relation in key order."""
+    q = sa.select(span).where(span.c.relation_id == relation_id, span.c.state.in_(READABLE)).order_by(span.c.ordinal)
+    return [_info(r) for r in c.execute(q)]
+
+
+def unread(c: Connection, relation_id: int) -> bool:
+    """Whether any planned span of a relation is not readable yet."""
+    q = sa.select(span.c.id).where(span.c.relation_id == relation_id, span.c.state.not_in(READABLE)).limit(1)
+    return c.execute(q).first() is not None
+
+
 def pending(c: Connection, relation_id: int, limit: int) -> list[SpanInfo]:
     q = (
         sa.select(span)
@@ -63,7 +78,12 @@ def pending(c: Connection, relation_id: int, limit: int) -> list[SpanInfo]:
 
 
 def counts(c: Connection, relation_id: int) -> dict[SpanState, int]:
-    q = sa.select(span.c.state, sa.func.count()).where(span.c.relation_id == relation_id).group_by(span.c.state)
+    """How many spans of the plan are in each state; joined ones count as what they were."""
+    q = (
+        sa.select(span.c.state, sa.func.sum(span.c.joined))
+        .where(span.c.relation_id == relation_id)
+        .group_by(span.c.state)
+    )
     return {SpanState(state): int(n) for state, n in c.execute(q)}
 
 
@@ -93,7 +113,7 @@ def scanned(c: Connection, id: int, result: ScanResult, log_index: int, server_l
     A scan that stopped early leaves its rest as a new pending span.
     """
     row = c.execute(sa.select(span).where(span.c.id == id)).one()
-    whole = Json.span(json.loads(row.bounds))
+    whole = parsed(row.bounds)
     done = whole
     if result.stopped_at is not None:
         done = Span(whole.lo, result.stopped_at)
@@ -137,7 +157,7 @@ def uncovered(c: Connection, relation_id: int) -> list[Scanned]:
     return [
         Scanned(
             id=r.id,
-            span=Json.span(json.loads(r.bounds)),
+            span=parsed(r.bounds),
             high=r.high,
             server_life=r.server_life or "",
             files=tuple(DataFile(**f) for f in json.loads(r.files or "[]")),
@@ -165,22 +185,6 @@ def cover(c: Connection, id: int, cover_index: int) -> None:
     )
 
 
-def move(c: Connection, relation_id: int, ids: Sequence[int], log_index: int) -> None:
-    """After a fold: the named covered spans hold everything up to `log_index`; those past their cover are settled."""
-    for id in ids:
-        c.execute(sa.update(span).where(span.c.id == id).values(log_index=log_index))
-    c.execute(
-        sa.update(span)
-        .where(
-            span.c.relation_id == relation_id,
-            span.c.id.in_(list(ids)),
-            span.c.cover_index <= log_index,
-            span.c.state == SpanState.COVERED,
-        )
-        .values(state=SpanState.SETTLED, saw=None)
-    )
-
-
 def back_to_pending(c: Connection, id: int) -> None:
     """What a scan saw cannot be trusted, or the scan did not end: it will be read again."""
     c.execute(sa.update(span).where(span.c.id == id).values(**_UNREAD))
@@ -189,13 +193,16 @@ def back_to_pending(c: Connection, id: int) -> None:
 def punch(c: Connection, id: int, hole: Span) -> None:
     """Takes a part out of a covered span: it is to be scanned again, what lies around it stays as it is."""
     row = c.execute(sa.select(span).where(span.c.id == id)).one()
-    whole = Json.span(json.loads(row.bounds))
-    right = Span(hole.hi, whole.hi)
-    _copy(c, row, right, _ordinal_after(c, row.relation_id, id))
-    _copy(c, row, hole, _ordinal_after(c, row.relation_id, id))
-    c.execute(sa.update(span).where(span.c.id == id).values(bounds=json.dumps(asdict(Span(whole.lo, hole.lo)))))
-    again = sa.and_(span.c.relation_id == row.relation_id, span.c.bounds == json.dumps(asdict(hole)))
-    c.execute(sa.update(span).where(again).values(**_UNREAD, again=1))
+    whole = parsed(row.bounds)
+    if hole.hi != whole.hi:
+        _copy(c, row, Span(hole.hi, whole.hi), _ordinal_after(c, row.relation_id, id))
+    if hole.lo != whole.lo:
+        again = _copy(c, row, hole, _ordinal_after(c, row.relation_id, id))
+        _set_bounds(c, id, Span(whole.lo, hole.lo))
+    else:
+        again = id
+        _set_bounds(c, id, hole)
+    c.execute(sa.update(span).where(span.c.id == again).values(**_UNREAD, again=1))
 
 
 def read_all_again(c: Connection, relation_id: int) -> None:
@@ -210,43 +217,16 @@ def forget_again(c: Connection, relation_id: int) -> None:
     c.execute(sa.update(span).where(span.c.relation_id == relation_id).values(again=0))
 
 
-def _copy(c: Connection, row: Row[tuple[object, ...]], bounds: Span, ordinal: float) -> None:
+def _copy(c: Connection, row: Row[tuple[object, ...]], bounds: Span, ordinal: float) -> int:
     values = {k: v for k, v in row._mapping.items() if k != "id"}
-    c.execute(sa.insert(span).values({**values, "bounds": json.dumps(asdict(bounds)), "ordinal": ordinal, "rows": 0}))
+    new = {**values, "bounds": json.dumps(asdict(bounds)), "ordinal": ordinal, "rows": 0, "joined": 1}
+    result = c.execute(sa.insert(span).values(new))
+    assert result.inserted_primary_key is not None
+    return int(result.inserted_primary_key[0])
 
 
-def merge_settled(c: Connection, relation_id: int) -> int:
-    """Joins settled neighbours with the same log index, so that meta stays small; returns how many went."""
-    gone = 0
-    before: SpanInfo | None = None
-    for info in all(c, relation_id):
-        joinable = (
-            before is not None
-            and before.state is SpanState.SETTLED
-            and info.state is SpanState.SETTLED
-            and before.log_index == info.log_index
-            and before.span.hi == info.span.lo
-        )
-        if not joinable or before is None:
-            before = info
-            continue
-        joined = Span(before.span.lo, info.span.hi)
-        rows = before.rows + info.rows
-        c.execute(sa.delete(span).where(span.c.id == info.id))
-        c.execute(
-            sa.update(span)
-            .where(span.c.id == before.id)
-            .values(
-                bounds=json.dumps(asdict(joined)),
-                rows=rows,
-                cover_index=max(before.cover_index or 0, info.cover_index or 0),
-            )
-        )
-        before = SpanInfo(
-            before.id, relation_id, joined, SpanState.SETTLED, None, before.high, before.log_index, None, rows
-        )
-        gone += 1
-    return gone
+def _set_bounds(c: Connection, id: int, bounds: Span) -> None:
+    c.execute(sa.update(span).where(span.c.id == id).values(bounds=json.dumps(asdict(bounds))))
 
 
 def _ordinal_after(c: Connection, relation_id: int, id: int) -> float:
@@ -256,11 +236,20 @@ def _ordinal_after(c: Connection, relation_id: int, id: int) -> float:
         return own + 1
     if own < (own + following) / 2 < following:
         return (own + following) / 2
-    ids = c.execute(sa.select(span.c.id).where(span.c.relation_id == relation_id).order_by(span.c.ordinal)).scalars()
-    for i, each in enumerate(list(ids)):  # halved too often: count anew, below all ordinals in use
-        c.execute(sa.update(span).where(span.c.id == each).values(ordinal=-1e15 + i * SPARSE))
-    own, following = _own_and_following(c, relation_id, id)
+    _count_anew(c, relation_id)
+    own, _ = _own_and_following(c, relation_id, id)
     return own + 1
+
+
+def _count_anew(c: Connection, relation_id: int) -> None:
+    """Gives the spans new ordinals, far apart: they were halved too often. All are below those in use until now."""
+    found = c.execute(
+        sa.select(span.c.id, span.c.ordinal).where(span.c.relation_id == relation_id).order_by(span.c.ordinal)
+    ).all()
+    first = found[0].ordinal - (len(found) + 1) * SPARSE
+    numbered = [{"counted": r.id, "place": first + i * SPARSE} for i, r in enumerate(found)]
+    renumber = sa.update(span).where(span.c.id == sa.bindparam("counted")).values(ordinal=sa.bindparam("place"))
+    c.execute(renumber, numbered)
 
 
 def _own_and_following(c: Connection, relation_id: int, id: int) -> tuple[float, float]:
@@ -271,11 +260,17 @@ def _own_and_following(c: Connection, relation_id: int, id: int) -> tuple[float,
     return own, own + 2 if following is None else following
 
 
+@lru_cache(maxsize=1 << 15)
+def parsed(bounds: str) -> Span:
+    """The span that a row names."""
+    return Json.span(json.loads(bounds))
+
+
 def _info(r: Row[tuple[object, ...]]) -> SpanInfo:
     return SpanInfo(
         r.id,
         r.relation_id,
-        Json.span(json.loads(r.bounds)),
+        parsed(r.bounds),
         SpanState(r.state),
         r.saw,
         r.high,
