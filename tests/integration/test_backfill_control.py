@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 import headwater
 from headwater.backfill.pace import QUANTUM_S
-from headwater.errors import DefinitionError, SqlError
+from headwater.errors import DefinitionError, InputError, SqlError
 from headwater.meta import relations, spans
 from headwater.model import SpanState
 from support.lake import assert_equal, definitions, wait_for
@@ -205,3 +205,21 @@ def test_a_filter_holds_for_the_history_and_for_changes(database: Any, spark: Sp
         hw.sql("FOLD TABLE f")
         assert_equal(hw.verify())
         assert rows(hw, "SELECT count(*) FROM f") == database.execute(count)
+
+
+def test_a_run_ends_at_a_place_in_the_log(database: Any, spark: SparkSession, tmp_path: Path) -> None:
+    database.execute("CREATE TABLE t (id int PRIMARY KEY)")
+    database.execute("INSERT INTO t SELECT generate_series(1, 100)")
+    with headwater.open(tmp_path / "home", spark=spark) as hw:
+        hw.run(definitions(database, ["t"]), once=True)
+        database.execute("INSERT INTO t VALUES (101)")
+        ((position,),) = database.execute("SELECT pg_current_wal_insert_lsn()::text")
+        database.execute("INSERT INTO t VALUES (102)")
+        hw.run(until=position)
+        assert rows(hw, "SELECT count(*), max(id) FROM t") == [(101, 101)]
+        hw.run(until=position)  # it is there already
+        assert rows(hw, "SELECT count(*), max(id) FROM t") == [(101, 101)]
+        hw.run(once=True)
+        assert rows(hw, "SELECT count(*), max(id) FROM t") == [(102, 102)]
+        with pytest.raises(InputError, match="neither a position nor a time"):
+            hw.run(until="tomorrow")
