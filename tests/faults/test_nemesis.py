@@ -201,7 +201,7 @@ def _children(lake: Lake, name: str) -> list[psutil.Process]:
     found = []
     for child in psutil.Process(lake.process.pid).children(recursive=True):
         try:
-            if name in " ".join(child.cmdline()):
+            if name in child.cmdline():  # a word of its own: the JVM names its workers, too
                 found.append(child)
         except (psutil.ZombieProcess, psutil.NoSuchProcess):
             continue  # ended while we looked
