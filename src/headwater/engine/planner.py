@@ -16,7 +16,8 @@ from headwater.engine.scanner import record
 from headwater.engine.upstreams import upstream_of
 from headwater.meta import connections, lease, relations, spans
 from headwater.meta.lease import Lease
-from headwater.model import RelationInfo, Span, SpanInfo, SpanState
+from headwater.meta.spans import Planned
+from headwater.model import RelationInfo, Span, SpanState
 from headwater.source.postgres.extent import Extent, KeyWalk, read_extent
 
 FLUSH_S = 0.3  # spans are written down in small batches: the first scans begin at once
@@ -27,7 +28,7 @@ def plan_relation(
 ) -> None:
     """Puts all spans of a relation into meta, continuing where an earlier plan ended."""
     with home.meta.read() as c:
-        existing = spans.all(c, relation.id)
+        begun = spans.planned(c, relation.id)
         identity = connections.get(c, relation.connection_id).identity
         life = connections.server_life(c, relation.connection_id)
     upstream = upstream_of(home.meta, relation.connection_id)
@@ -37,14 +38,14 @@ def plan_relation(
     with home.meta.write() as c:
         lease.check(c, held)
         relations.set_rows_estimate(c, relation.id, extent.rows_estimate)
-    if existing:  # the end was fixed when planning began
-        plan = dataclasses.replace(plan, last=existing[-1].span.lo, dense_from=None)
+    if begun is not None:  # the end was fixed when planning began
+        plan = dataclasses.replace(plan, last=begun.last, dense_from=None)
     else:
-        existing = [_fix_end(home, held, relation, plan, life)]
+        begun = _fix_end(home, held, relation, plan, life)
         crash.here("plan.half")
         on_scanned()
     with KeyWalk(upstream.endpoint, job.scan_table) as walk:
-        _write_down(home, held, relation, plan, walk, existing[:-1], stopping)
+        _write_down(home, held, relation, plan, walk, begun, stopping)
 
 
 def leave_rest(home: Home, held: Lease, relation: RelationInfo, on_scanned: Callable[[], None]) -> None:
@@ -60,13 +61,11 @@ def leave_rest(home: Home, held: Lease, relation: RelationInfo, on_scanned: Call
     nothing = Plan.of(read_extent(upstream.endpoint, job.scan_table, job.expected), ()).beyond_result
     with home.meta.write() as c:
         lease.check(c, held)
-        existing = spans.all(c, relation.id)
-        if not existing:
+        begun = spans.planned(c, relation.id)
+        if begun is None:
             spans.add(c, relation.id, [Span(None, None)], spans.BEYOND)
-        elif not relations.planned(c, relation.id):
-            after, last = existing[-2].span.hi if len(existing) > 1 else None, existing[-1].span.lo
-            if last is not None and after != last:
-                spans.plan(c, relation.id, [Span(after, last)])
+        elif not relations.planned(c, relation.id) and begun.last is not None and begun.after != begun.last:
+            spans.plan(c, relation.id, [Span(begun.after, begun.last)])
         for s in spans.all(c, relation.id):
             if s.state is SpanState.PENDING and not s.again:
                 record(c, relation, s, nothing, life)
@@ -81,14 +80,14 @@ def _plan(relation: RelationInfo, extent: Extent) -> Plan:
     return Plan.of(extent, types, span_rows=rows, span_bytes=SPAN_BYTES if rows == SPAN_ROWS else 0)
 
 
-def _fix_end(home: Home, held: Lease, relation: RelationInfo, plan: Plan, life: str) -> SpanInfo:
+def _fix_end(home: Home, held: Lease, relation: RelationInfo, plan: Plan, life: str) -> Planned:
     """Plans the span beyond the largest key first; it counts as scanned, and was empty."""
     with home.meta.write() as c:
         lease.check(c, held)
         spans.add(c, relation.id, [plan.beyond], spans.BEYOND)
         (beyond,) = spans.all(c, relation.id)
         record(c, relation, beyond, plan.beyond_result, life)
-    return beyond
+    return Planned(None, plan.last, 0)
 
 
 def _write_down(
@@ -97,13 +96,12 @@ def _write_down(
     relation: RelationInfo,
     plan: Plan,
     walk: KeyWalk,
-    existing: list[SpanInfo],
+    begun: Planned,
     stopping: Callable[[], bool],
 ) -> None:
     batch: list[Span] = []
     flushed_at = time.monotonic()
-    after = existing[-1].span.hi if existing else None
-    for span in spans_of(plan, walk.next_bound, after, len(existing)):
+    for span in spans_of(plan, walk.next_bound, begun.after, begun.spans):
         batch.append(span)
         if time.monotonic() - flushed_at > FLUSH_S:
             with home.meta.write() as c:

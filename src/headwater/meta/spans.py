@@ -11,9 +11,9 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Row
 
 from headwater.meta.tables import span
-from headwater.model import DataFile, Json, ScanResult, Span, SpanInfo, SpanState
+from headwater.model import Bound, DataFile, Json, ScanResult, Span, SpanInfo, SpanState
 
-BEYOND = 1e9  # how far behind the others the span beyond the largest key is numbered
+BEYOND = 1e9  # the ordinal of the span beyond the largest key; parts of it are above, all other spans below
 SPARSE = 1e6  # between ordinals that were counted anew
 READABLE = (SpanState.COVERED, SpanState.SETTLED)
 _UNREAD: dict[str, object] = {
@@ -87,19 +87,36 @@ def counts(c: Connection, relation_id: int) -> dict[SpanState, int]:
     return {SpanState(state): int(n) for state, n in c.execute(q)}
 
 
-def rows(c: Connection, relation_id: int) -> int:
-    q = sa.select(sa.func.coalesce(sa.func.sum(span.c.rows), 0)).where(span.c.relation_id == relation_id)
-    return int(c.execute(q).scalar_one())
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """How far planning is: up to `after`, of a table whose largest key was `last` when it began (None: no row)."""
+
+    after: Bound | None
+    last: Bound | None
+    spans: int
+
+
+def planned(c: Connection, relation_id: int) -> Planned | None:
+    """Where planning stands; None before its end was fixed. What lies beyond the end may itself have been cut."""
+    own = sa.select(span.c.bounds).where(span.c.relation_id == relation_id)
+    before = own.where(span.c.ordinal < BEYOND).order_by(span.c.ordinal.desc()).limit(1)
+    beyond = own.where(span.c.ordinal >= BEYOND).order_by(span.c.ordinal).limit(1)
+    last, first = c.execute(before).scalar(), c.execute(beyond).scalar()
+    if last is None and first is None:
+        return None
+    after = None if last is None else parsed(last).hi
+    count = sa.select(sa.func.coalesce(sa.func.sum(span.c.joined), 0)).where(
+        span.c.relation_id == relation_id, span.c.ordinal < BEYOND
+    )
+    return Planned(after, after if first is None else parsed(first).lo, int(c.execute(count).scalar_one()))
 
 
 def plan(c: Connection, relation_id: int, more: Sequence[Span]) -> None:
     """Plans more spans, just before the one beyond the largest key (which is planned first)."""
-    last_two = c.execute(
-        sa.select(span.c.ordinal).where(span.c.relation_id == relation_id).order_by(span.c.ordinal.desc()).limit(2)
-    ).scalars()
-    beyond, *before = list(last_two)
-    first = before[0] + 1 if before else beyond - BEYOND
-    assert first + len(more) <= beyond, "the span beyond the largest key stays the last one"
+    last = sa.select(sa.func.max(span.c.ordinal)).where(span.c.relation_id == relation_id, span.c.ordinal < BEYOND)
+    before = c.execute(last).scalar()
+    first = 0.0 if before is None else before + 1
+    assert first + len(more) <= BEYOND, "the span beyond the largest key stays the last one"
     add(c, relation_id, more, first)
 
 
@@ -236,17 +253,17 @@ def _ordinal_after(c: Connection, relation_id: int, id: int) -> float:
         return own + 1
     if own < (own + following) / 2 < following:
         return (own + following) / 2
-    _count_anew(c, relation_id)
+    _count_anew(c, relation_id, beyond=own >= BEYOND)
     own, _ = _own_and_following(c, relation_id, id)
     return own + 1
 
 
-def _count_anew(c: Connection, relation_id: int) -> None:
-    """Gives the spans new ordinals, far apart: they were halved too often. All are below those in use until now."""
-    found = c.execute(
-        sa.select(span.c.id, span.c.ordinal).where(span.c.relation_id == relation_id).order_by(span.c.ordinal)
-    ).all()
-    first = found[0].ordinal - (len(found) + 1) * SPARSE
+def _count_anew(c: Connection, relation_id: int, *, beyond: bool) -> None:
+    """Gives spans new ordinals, far apart: they were halved too often. None of the new ones is in use until now."""
+    side = span.c.ordinal >= BEYOND if beyond else span.c.ordinal < BEYOND
+    q = sa.select(span.c.id, span.c.ordinal).where(span.c.relation_id == relation_id, side).order_by(span.c.ordinal)
+    found = c.execute(q).all()
+    first = found[-1].ordinal + SPARSE if beyond else found[0].ordinal - (len(found) + 1) * SPARSE
     numbered = [{"counted": r.id, "place": first + i * SPARSE} for i, r in enumerate(found)]
     renumber = sa.update(span).where(span.c.id == sa.bindparam("counted")).values(ordinal=sa.bindparam("place"))
     c.execute(renumber, numbered)
