@@ -33,20 +33,9 @@ def add(c: Connection, relation_id: int, spans: Sequence[Span], first_ordinal: f
     """Plans more spans, in key order from `first_ordinal` on."""
     if not spans:
         return
-    c.execute(
-        sa.insert(span),
-        [
-            {
-                "relation_id": relation_id,
-                "ordinal": first_ordinal + i,
-                "bounds": json.dumps(asdict(s)),
-                "state": SpanState.PENDING,
-                "again": 0,
-                "rows": 0,
-            }
-            for i, s in enumerate(spans)
-        ],
-    )
+    common = {"relation_id": relation_id, "state": SpanState.PENDING, "again": 0, "rows": 0}
+    bounds = (json.dumps(asdict(s)) for s in spans)
+    c.execute(sa.insert(span), [{**common, "ordinal": first_ordinal + i, "bounds": b} for i, b in enumerate(bounds)])
 
 
 def all(c: Connection, relation_id: int) -> list[SpanInfo]:
@@ -85,6 +74,11 @@ def counts(c: Connection, relation_id: int) -> dict[SpanState, int]:
         .group_by(span.c.state)
     )
     return {SpanState(state): int(n) for state, n in c.execute(q)}
+
+
+def rows(c: Connection, relation_id: int) -> int:
+    q = sa.select(sa.func.coalesce(sa.func.sum(span.c.rows), 0)).where(span.c.relation_id == relation_id)
+    return int(c.execute(q).scalar_one())
 
 
 @dataclass(frozen=True, slots=True)
