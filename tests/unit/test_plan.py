@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import islice, pairwise
+from random import Random
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -50,6 +51,32 @@ def test_spans_are_neighbours_from_end_to_end(values: set[int], step: int, estim
     for i in range(0, len(planned) - 1, 7):
         again = [*planned[: i + 1], *spans(plan, keys_of(ordered), after=planned[i].hi, done=i + 1), plan.beyond]
         assert again == planned
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.sets(st.integers(0, 300), min_size=1), st.integers(1, 30), st.booleans(), st.integers(0, 2**32))
+def test_keys_that_come_and_go_between_the_questions_leave_no_gap(
+    values: set[int], step: int, dense: bool, seed: int
+) -> None:
+    """Whatever is in the table when a bound is asked for, spans are neighbours up to the end that was fixed first."""
+    r = Random(seed)
+    first, last = min(values), max(values)
+    plan = Plan.of(
+        extent(first, last, 10**6 if dense else -1), ("int8",), span_rows=step, span_bytes=0, max_spans=10**7
+    )
+    now = set(values)
+
+    def next_bound(after: Bound | None, upto: Bound, rows: int) -> Bound | None:
+        gone = {v for v in now if r.random() < 0.2}
+        now.difference_update(gone)
+        now.update(r.randrange(-50, 400) for _ in range(r.randrange(20)))
+        return keys_of(sorted(now))(after, upto, rows)
+
+    planned = [*islice(spans(plan, next_bound), 1000), plan.beyond]
+    assert planned[0].lo is None and planned[-1] == Span(Bound((str(last),)), None)
+    assert all(a.hi == b.lo and a.hi is not None for a, b in pairwise(planned))
+    ends = [int(s.hi.key[0]) for s in planned[:-1] if s.hi is not None]
+    assert ends == sorted(set(ends)) and ends[-1] == last
 
 
 def test_short_rows_make_longer_spans_and_a_huge_table_no_more_than_the_limit() -> None:
