@@ -12,7 +12,7 @@ from headwater.engine.progress import Ahead, Rate
 from headwater.engine.upstreams import distance, upstream_of
 from headwater.errors import HeadwaterError
 from headwater.meta import connections, progress, relations
-from headwater.model import ConnectionInfo, ConnectionState
+from headwater.model import ConnectionInfo, ConnectionState, TableState
 from headwater.source.upstream import LogEnd
 
 log = logging.getLogger(__name__)
@@ -37,11 +37,13 @@ class Pulse:
     def look(self) -> None:
         """One look at meta."""
         with self._home.meta.read() as c:
-            found = progress.of_all(c)
+            found, known = progress.of_all(c), relations.all(c)
             errors = {("connection", x.id): x.error for x in connections.all(c) if x.error}
-            errors |= {("table", id): error for id, error in relations.errors(c).items()}
+        errors |= {("table", r.id): r.error for r in known if r.error}
+        # time in which a table is not being read says nothing about how fast that goes
+        filling = [r.id for r in known if r.shown_state == TableState.FILLING and found[r.id].total]
         now = time.monotonic()
-        self._rates = {id: self._rates.get(id, Rate()).saw(p.rows, now) for id, p in found.items()}
+        self._rates = {id: self._rates.get(id, Rate()).saw(found[id].rows, now) for id in filling}
         codes = {who: error["code"] for who, error in errors.items()}
         for who, code in codes.items():
             if self._errors.get(who) != code:

@@ -147,7 +147,7 @@ class Server:
             loop.wake.set()
 
     def waiting_for(self, relation_id: int) -> str:
-        return self.backfill.waiting_for(relation_id)
+        return self.backfill.waiting_for(relation_id) or ("" if self._session_ready.is_set() else "Spark to start")
 
     @property
     def pid(self) -> int:

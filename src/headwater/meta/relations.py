@@ -148,12 +148,6 @@ def set_state(c: Connection, id: int, state: TableState, error: HeadwaterError |
     )
 
 
-def errors(c: Connection) -> dict[int, dict[str, str]]:
-    """What stopped each relation that an error has stopped, by the relation's id."""
-    rows = c.execute(sa.select(relation.c.id, relation.c.error).where(relation.c.error.is_not(None)))
-    return {id: json.loads(error) for id, error in rows}
-
-
 def set_begin(c: Connection, id: int, begin_index: int) -> None:
     c.execute(sa.update(relation).where(relation.c.id == id).values(begin_index=begin_index))
 
