@@ -43,6 +43,20 @@ class Storm:
             assert e.code in ("server.unreachable", *allowed), (text, e)
 
 
+    def defined(self) -> None:
+        """Waits until the server answers and has defined every table (which takes an upstream that answers)."""
+        names = set(TABLES)
+        wait_for(lambda: names <= {t.name for t in self.lake.status().tables}, "everything is defined")
+
+    def all_live(self) -> None:
+        """Waits until every table, and every resync, is complete."""
+        self.defined()
+        for table in ("ints", "pairs", "parts", "whole"):
+            self.sql(f"ALTER TABLE {table} SET (backfill.rate_limit = 1000000)")
+            self.sql(f"RESUME BACKFILL {table}", "backfill.none")
+        self.lake.wait_live(600)
+
+
 def kill_server(s: Storm) -> None:
     s.lake.kill()
     s.lake.start()
@@ -60,6 +74,7 @@ def kill_worker(s: Storm) -> None:
 
 
 def crash_upstream(s: Storm) -> None:
+    s.defined()  # a server that has yet to define a table asks the upstream, and ends if that is away
     s.pg.crash()
     s.pg.start()
 
@@ -78,7 +93,7 @@ def fold(s: Storm) -> None:
 def drop_and_create(s: Storm) -> None:
     table = s.pick.choice(("uuids", "names", "padded"))
     s.sql(f"DROP TABLE IF EXISTS {table}", "source.unreachable", "source.disconnected", "source.failed")
-    s.lake.kill()  # between the two, or in the middle of the first
+    s.lake.kill()  # the next start makes it again
     s.lake.start()
 
 
@@ -161,18 +176,21 @@ def storm(tmp_path: Path, events: Callable[[random.Random], Iterator[Event]], co
             create_schema(connection, rows=300, seed=seed)
         lake = Lake(tmp_path / "home", definitions(database, TABLES))
         lake.start()
-        wait_for(lambda: len(lake.status().tables) >= len(TABLES), "everything is defined")
         s = Storm(lake, pg, pick)
+        s.defined()
         try:
             with Writer(database.dsn, seed, rate=40, sessions=4):
-                for event in events(pick):
+                for number, event in enumerate(events(pick), 1):
                     print(f"{event.__name__}", flush=True)
                     event(s)
+                    if pick.random() < 0.8:  # else the next one strikes while this one is being mended
+                        s.defined()
+                        time.sleep(pick.uniform(0, 5))
                     if pick.random() < compare:
                         _compare(lake)
-                for table in ("ints", "pairs", "parts", "whole"):
-                    s.sql(f"ALTER TABLE {table} SET (backfill.rate_limit = 1000000)")
-                lake.wait_live()
+                    if number % 10 == 0:  # nothing may stay behind for ever
+                        s.all_live()
+                s.all_live()
                 _compare(lake)
                 check_invariant(*lake.remote().sql(QUERY)[0].rows.to_pylist()[0].values())
         finally:
