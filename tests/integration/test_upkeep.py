@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
+import random
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +18,9 @@ import headwater
 from headwater import config
 from headwater.engine import clean
 from headwater.meta import merged, relations, tables
+from headwater.model import Bound, Span
+from headwater.relation import rewrite
+from headwater.relation.upkeep import Rewrite, Way
 from headwater.storage import Storage
 from support.lake import assert_equal, definitions, wait_for
 from support.relation import History, Lake, columns_of
@@ -81,17 +87,11 @@ def test_upkeep_changes_nothing_that_a_reader_sees_and_leaves_few_files(
 
 
 def test_a_rewritten_base_is_in_key_order_and_holds_the_same_rows(spark: SparkSession, tmp_path: Path) -> None:
-    import random
-
-    from headwater.model import Bound, Span
-    from headwater.relation import rewrite
-    from headwater.relation.upkeep import Rewrite, Way
-
     h = History(columns_of(1), ("k",), random.Random(11), keys=400, truncates=False)
     h.begin(200)
     lake = Lake(spark, tmp_path, h)
     bounds = [None, *(Bound((str(i),)) for i in range(50, 400, 50)), None]
-    for i, (lo, hi) in enumerate(zip(bounds, bounds[1:], strict=False)):
+    for i, (lo, hi) in enumerate(itertools.pairwise(bounds)):
         lake.scan(Span(lo, hi), i, at=0)
     h.run(80)
     index = lake.publish()
@@ -111,6 +111,11 @@ def test_a_rewritten_base_is_in_key_order_and_holds_the_same_rows(spark: SparkSe
     ranges = rewritten(Rewrite(Way.RANGE, 1, 100, 249))
     inside = [r for r in ranges if r[0] is not None and r[1] is not None and r[0] >= 100 and r[1] < 250]
     assert len(inside) == 1, f"one file holds the range: {ranges}"
+    rewrite.checkpoint(lake.storage, lake.relation)
+    assert rewrite.last_checkpoint(lake.storage, lake.relation) == lake.version
+    shutil.copytree(lake.storage.url(lake.relation.base_path), tmp_path / "copy")  # Spark has not seen it before
+    copied = spark.read.format("delta").load(str(tmp_path / "copy"))
+    assert copied.count() == len(h.states[index]), "a checkpoint of delta-rs keeps the marks that Spark made"
     rewritten(Rewrite(Way.PURGE, 1))
     _, files = rewrite.look(lake.storage, lake.relation)
     assert not any(f.deleted for f in files)

@@ -71,13 +71,16 @@ def test_merged_segments_are_the_segments_one_after_the_other(
         before = contents(log)
         with log.home.meta.read() as c:
             old = segments.in_range(c, log.id, 0, 10**9)
+            newest = merged.aged(c, log.id, time.time() + 1)[-1].created_at
         new = merge.merge_once(log.home.meta, log.home.storage, log.id, now=time.time() + 1, age_s=0.5)
     assert new is not None and contents(log) == before
+    assert all(p.changes <= changes for p in new.parts), "a reader of the last changes does not unpack them all"
     with log.home.meta.read() as c:
         left = segments.in_range(c, log.id, 0, 10**9)
         assert segments.count_changes(c, log.id, 1, 0, 10**9) == len(before[0][0])
         assert segments.count_truncates(c, log.id, 1) == len(sizes)
         check_numbers(left, old)
+        assert merged.aged(c, log.id, time.time() + 1)[-1].created_at == newest, "retention counts from the newest"
     log.home.meta.close()
 
 
@@ -191,25 +194,37 @@ def test_a_gap_or_another_period_is_not_merged_over() -> None:
     assert merge.plan(joined, NOW) == (1, 3)
 
 
-@settings(max_examples=200, deadline=None)
-@given(st.lists(st.integers(1, 80), min_size=1, max_size=300), st.booleans())
-def test_merging_ends_with_few_segments_each_copied_rarely(sizes: list[int], over: bool) -> None:
-    now = NOW + (merge.PERIOD_S if over else 0)
-    left, copied, arrived = [], 0, 0
+def arrive(sizes: list[int], now: float, most: int = 1000) -> tuple[list[Aged], int]:
+    """The segments that are left when so many have arrived one by one, and how many bytes were copied for that."""
+    left: list[Aged] = []
+    copied = 0
     for i, size in enumerate(sizes):
-        arrived += size
         left.append(Aged(i + 1, i + 1, size, NOW - 60))
-        while (due := merge.plan(left, now, most_bytes=1000)) is not None:
+        while (due := merge.plan(left, now, most_bytes=most)) is not None:
             inside = [s for s in left if due[0] <= s.first_index and s.last_index <= due[1]]
             total = sum(s.bytes for s in inside)
-            assert len(inside) >= 2 and total <= 1000
+            assert len(inside) >= 2 and total <= most
             copied += total
             at = left.index(inside[0])
             left[at : at + len(inside)] = [Aged(due[0], due[1], total, NOW - 60)]
+    return left, copied
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.integers(1, 80), min_size=1, max_size=300), st.booleans())
+def test_merging_ends_with_few_segments(sizes: list[int], over: bool) -> None:
+    left, _ = arrive(sizes, NOW + (merge.PERIOD_S if over else 0))
     full = [s for s in left if s.bytes >= 500]
-    assert len(full) <= arrived / 500
-    assert len(left) - len(full) <= (merge.LEAST * 8 if not over else 8) + 8 * len(full)
-    assert copied <= arrived * 12
+    assert [s.first_index for s in left] == [1, *(s.last_index + 1 for s in left[:-1])]
+    assert len(full) <= sum(sizes) / 500
+    assert len(left) - len(full) <= (8 if over else merge.LEAST * 8) + 8 * len(full)
+
+
+def test_a_change_is_copied_a_few_times_however_many_segments_follow() -> None:
+    count = 1500
+    left, copied = arrive([1] * count, NOW, most=10 * count)
+    print(f"{copied / count:.1f} copies of each, {len(left)} left")
+    assert len(left) < 3 * merge.LEAST and copied <= 8 * count
 
 
 def test_a_part_counts_by_the_share_that_lies_in_the_range(log: Log) -> None:

@@ -207,12 +207,16 @@ def remove_schemas(c: Connection) -> int:
 
     The newest stays whatever happens: a capture that runs may be about to publish changes under it.
     """
-    used = sa.select(part.c.schema_id)
     newest = sa.select(sa.func.max(schema_version.c.id)).group_by(
         schema_version.c.connection_id, schema_version.c.upstream_id
     )
-    where = sa.and_(schema_version.c.id.not_in(used), schema_version.c.id.not_in(newest))
-    return int(c.execute(sa.delete(schema_version).where(where)).rowcount)
+    older = list(c.execute(sa.select(schema_version.c.id).where(schema_version.c.id.not_in(newest))).scalars())
+    if not older:  # as nearly always: the parts need not be looked through
+        return 0
+    used = set(c.execute(sa.select(part.c.schema_id).where(part.c.schema_id.in_(older)).distinct()).scalars())
+    gone = [id for id in older if id not in used]
+    c.execute(sa.delete(schema_version).where(schema_version.c.id.in_(gone)))
+    return len(gone)
 
 
 def add_schema(
