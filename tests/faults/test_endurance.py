@@ -123,7 +123,7 @@ def test_files_meta_and_reads_stay_as_they_are_under_steady_load(tmp_path: Path)
             session.execute(f"INSERT INTO t SELECT i, 0, now(), md5(i::text) FROM generate_series(1, {ROWS}) i")
         text = definitions(database, ()) + "CREATE TABLE t FROM CONNECTION pg;"
         # segments expire as soon as nobody needs them, so that the changelog, too, reaches its size
-        lake = Lake(tmp_path / "home", text.replace("database.name", "retention.hours='0.01', database.name"))
+        lake = Lake(tmp_path / "home", text.replace("database.name", "retention.hours='0', database.name"))
         lake.start(**settings)
         home = Home.open(lake.home)
         try:

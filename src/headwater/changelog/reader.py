@@ -69,11 +69,11 @@ def open_file(storage: Storage, path: str) -> pa.ipc.RecordBatchFileReader:
         raise DataError(
             "data.history_missing",
             f"the changelog's file {path} is gone",
-            "Restore it from a backup of the home, or DROP and CREATE the table.",
+            "Restore it from a backup of the home, or RESYNC TABLE.",
         ) from e
     except pa.ArrowInvalid as e:
         raise DataError(
             "data.history_missing",
             f"the changelog's file {path} is damaged",
-            "Restore it from a backup of the home, or DROP and CREATE the table.",
+            "Restore it from a backup of the home, or RESYNC TABLE.",
         ) from e

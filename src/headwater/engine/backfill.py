@@ -234,7 +234,8 @@ class Backfill:
     def _failed(self, relation: RelationInfo, work: _Work, error: HeadwaterError) -> None:
         """Tries again by itself where that can help; else the table stops, and only it."""
         if error.retry is Retry.AUTO:
-            work.waiting_for = error.message
+            work.waiting_for = f"another try: {error.message}"
+            self._home.live.counters.add("headwater_errors_total", of=error.code)
             work.retry_at = time.monotonic() + work.backoff_s
             work.backoff_s = min(work.backoff_s * 2, RETRY_LAST_S)
             log.warning("table retries name=%s code=%s", relation.name, error.code)

@@ -105,7 +105,7 @@ def add_files(storage: Storage, base_path: str, files: Sequence[DataFile], app_i
             raise DataError(
                 "data.base_damaged",
                 f"a scanned file is missing next to the base {base_path}",
-                "Drop and create the table.",
+                "RESYNC TABLE reads it anew.",
             )
     now = int(time.time() * 1000)
     table.create_write_transaction(
@@ -123,7 +123,7 @@ def _open(storage: Storage, base_path: str) -> DeltaTable:
     try:
         return DeltaTable(storage.url(base_path))
     except TableNotFoundError as e:
-        raise DataError("data.base_damaged", f"there is no base at {base_path}", "Drop and create the table.") from e
+        raise DataError("data.base_damaged", f"there is no base at {base_path}", "RESYNC TABLE reads it anew.") from e
 
 
 def _recorded_at(storage: Storage, base_path: str, version: int, app_id: str) -> int | None:

@@ -28,7 +28,7 @@ def refusal(error: Exception, query: Query, prefix: str = "") -> HeadwaterError:
         return DataError(
             "data.base_damaged",
             "a file of a base is missing: somebody removed it from outside",
-            "DROP TABLE and CREATE TABLE again; let nothing else write to or VACUUM a base.",
+            "RESYNC TABLE reads it anew; let nothing else write to or VACUUM a base.",
         )
     coded = _CODED.search(text)
     if coded is None:

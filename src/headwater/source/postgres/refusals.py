@@ -22,7 +22,7 @@ def translate(endpoint: Endpoint, error: adbc_driver_manager.Error) -> Headwater
     if state == "42501":
         return SourceError("source.privilege", words, "Grant the privilege to the connection's user.")
     if state in ("42P01", "42703", "42704", "42804", "42883"):
-        return DataError("data.schema_changed", words, "Restore the table, or DROP and CREATE it.")
+        return DataError("data.schema_changed", words, "Restore the table, or RESYNC TABLE.")
     if state[:2] == "28" or "password authentication failed" in words or "no pg_hba.conf entry" in words:
         return SourceError(
             "source.authentication",

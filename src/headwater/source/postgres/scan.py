@@ -241,7 +241,7 @@ def describe(rows: Callable[[str], list[tuple[Any, ...]]], table: ScanTable) -> 
         raise DataError(
             "data.schema_changed",
             f"the primary key of {table.schema}.{table.name} is no longer ({', '.join(table.key)})",
-            "Restore the key, or DROP and CREATE the table.",
+            "RESYNC TABLE reads it anew with its new key, or restore the key.",
         )
     return Upstream(
         oid=oid,
@@ -256,5 +256,5 @@ def _gone(table: ScanTable) -> DataError:
     return DataError(
         "data.rewritten",
         f"the upstream table {table.schema}.{table.name} was dropped or created again",
-        f"DROP TABLE and CREATE TABLE again, or bring {table.name} back.",
+        f"RESYNC TABLE reads it anew, once {table.name} is there.",
     )

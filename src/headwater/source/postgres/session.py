@@ -144,7 +144,7 @@ class Endpoint:
             return SourceError(
                 "source.unreachable",
                 f"cannot reach {place}: {_line(text)}",
-                "Check hostname and port, and that the server runs; it is tried again by itself.",
+                "Check hostname and port, and that the server runs; what runs already tries again by itself.",
                 Retry.AUTO,
             )
         return SourceError("source.failed", f"{place}: {_line(text)}", "See the message of the upstream.")
