@@ -34,7 +34,7 @@ class Cleaner:
             epochs.thin(c, time.time() - config.HISTORY_S)
             needed = {x.id: _needed_index(c, x.id, epochs.oldest(c)) for x in connections.all(c)}
             kept = {x.id: float(x.options.get("retention.hours", "24")) * 3600 for x in connections.all(c)}
-            before = min(time.time() - RETIRED_KEPT_S, epochs.unread_since(c))
+            before = min(time.time() - min(RETIRED_KEPT_S, config.HISTORY_S), epochs.unread_since(c))
             retired = [*runs.remove_retired(c, before), *merged.remove_retired(c, before)]
         for path in retired:
             self.home.storage.remove(path)

@@ -28,6 +28,7 @@ log = logging.getLogger(__name__)
 
 LOOK_S = 60.0  # how long a base whose version has not moved is left alone; a fraction of the history if that is shorter
 RETRY_S = 600.0  # how long a base is left alone after its upkeep failed
+MERGES = 8  # of one connection per look: a backlog is worked off beside everything else
 
 
 @dataclass(slots=True)
@@ -35,8 +36,13 @@ class _Looked:
     """What this process knows of one base."""
 
     version: int = -1
-    again_at: float = 0.0
+    at: float = 0.0
+    again_at: float = 0.0  # or when the version has moved
+    failed_until: float = 0.0
     vacuum_at: float = 0.0
+
+    def due(self, version: int, now: float) -> bool:
+        return now >= self.failed_until and (now >= self.again_at or version != self.version)
 
 
 @dataclass(slots=True)
@@ -59,31 +65,34 @@ class Upkeep:
             found = [r for r in relations.all(c) if r.base_version >= 0]
         for gone in self._looked.keys() - {r.id for r in found}:
             del self._looked[gone]
-        for relation in found:
-            looked = self._looked.setdefault(relation.id, _Looked())
-            now = time.monotonic()
-            if now < looked.again_at and looked.version == relation.base_version:
-                continue
-            looked.again_at = now + min(LOOK_S, config.HISTORY_S / 4)
-            looked.version = relation.base_version
-            if self._tended(relation, looked):
-                return
+        for relation in sorted(found, key=lambda r: self._of(r).at):
+            looked, now = self._of(relation), time.monotonic()
+            if looked.due(relation.base_version, now):
+                looked.version, looked.at = relation.base_version, now
+                looked.again_at = now + min(LOOK_S, config.HISTORY_S / 4)
+                if self._tended(relation):
+                    return
 
     def merge_segments(self) -> None:
-        """Merges small, old segments of every connection until none are due."""
+        """Merges small, old segments of every connection."""
         with self.home.meta.read() as c:
             known = [x.id for x in connections.all(c)]
         for id in known:
-            while merge.merge_once(
-                self.home.meta,
-                self.home.storage,
-                id,
-                now=time.time(),
-                age_s=config.SEGMENT_AGE_S,
-                check=lambda c: lease.check(c, self.held),
-                at=crash.here,
-            ):
-                continue
+            for _ in range(MERGES):
+                if not self._merged(id):
+                    break
+
+    def _merged(self, connection_id: int) -> bool:
+        new = merge.merge_once(
+            self.home.meta,
+            self.home.storage,
+            connection_id,
+            now=time.time(),
+            age_s=config.SEGMENT_AGE_S,
+            check=lambda c: lease.check(c, self.held),
+            at=crash.here,
+        )
+        return new is not None
 
     def tend(self, relation: RelationInfo) -> bool:
         """Does the first thing that the relation's base needs; False if it needs nothing."""
@@ -98,13 +107,16 @@ class Upkeep:
             return True
         return self._vacuumed(relation, sum(f.bytes for f in files))
 
-    def _tended(self, relation: RelationInfo, looked: _Looked) -> bool:
+    def _of(self, relation: RelationInfo) -> _Looked:
+        return self._looked.setdefault(relation.id, _Looked())
+
+    def _tended(self, relation: RelationInfo) -> bool:
         """Tends one base, and rests in proportion; one that fails is left alone for a while, the others go on."""
         began = time.monotonic()
         try:
             did = self.tend(relation)
         except (HeadwaterError, DeltaError, PySparkException, Py4JError) as e:
-            looked.again_at = time.monotonic() + RETRY_S
+            self._of(relation).failed_until = time.monotonic() + RETRY_S
             with self.home.meta.read() as c:
                 if relations.get_or_none(c, relation.id) is None:
                     return False  # dropped meanwhile, and its files with it
@@ -114,7 +126,7 @@ class Upkeep:
         if did:
             took = time.monotonic() - began
             self._rest_until = time.monotonic() + took * (1 / config.UPKEEP_BUDGET - 1)
-            looked.again_at = 0.0
+            self._of(relation).again_at = 0.0  # there may be more to do
         return did
 
     def _rewritten(self, relation: RelationInfo, way: Rewrite) -> bool:
@@ -136,7 +148,7 @@ class Upkeep:
         Files of scans that are not in the base yet are in no version, so nothing is removed while there are such; a
         scan that begins meanwhile writes files that are younger than anything VACUUM removes.
         """
-        storage, looked = self.home.storage, self._looked.setdefault(relation.id, _Looked())
+        storage, looked = self.home.storage, self._of(relation)
         if time.monotonic() < looked.vacuum_at:
             return False
         with self.committer.exclusive(relation.id):
