@@ -76,7 +76,7 @@ class Gauge:
 
 
 def _kind(command: str) -> str:
-    names = {"headwater.engine.capture": "capture", "headwater.engine.workers": "worker", "java": "jvm"}
+    names = {"java": "jvm", "headwater.engine.capture": "capture", "headwater.engine.workers": "worker"}
     return next((kind for name, kind in names.items() if name in command), "server")
 
 

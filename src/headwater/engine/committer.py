@@ -28,6 +28,7 @@ COVER = "cover"
 FOLD = "fold"
 UPKEEP = "upkeep"
 COVER_BUDGET = 0.25  # share of the time that covers of one relation may take
+COVER_REST_S = 1.0  # but a covered span becomes readable soon, however slow the last cover was
 
 # (relation, layout, index, app id, txn version) → the Delta version that holds the fold
 Merge = Callable[[RelationInfo, Layout, int, str, int], int]
@@ -91,7 +92,7 @@ class Committer:
             crash.here("cover.decided")
             published = self._finish(intent)
             now = time.monotonic()
-            self._rest_until[relation_id] = now + (now - began) * (1 / COVER_BUDGET - 1)
+            self._rest_until[relation_id] = now + min((now - began) * (1 / COVER_BUDGET - 1), COVER_REST_S)
             return published
         finally:
             self._locks[relation_id].release()

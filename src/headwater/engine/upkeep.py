@@ -20,7 +20,7 @@ from headwater.engine.home import Home
 from headwater.errors import HeadwaterError
 from headwater.meta import connections, epochs, intents, lease, relations, spans
 from headwater.meta.lease import Lease
-from headwater.model import RelationInfo, SpanState
+from headwater.model import RelationInfo, SpanState, TableState
 from headwater.relation import rewrite
 from headwater.relation.upkeep import Rewrite, checkpoint_due, due, retention_s, vacuum_due
 
@@ -98,7 +98,8 @@ class Upkeep:
         """Does the first thing that the relation's base needs; False if it needs nothing."""
         storage = self.home.storage
         version, files = rewrite.look(storage, relation)
-        way = due(files, many=config.BASE_FILES)
+        # while a base is being filled it is rewritten by nobody: spans would wait for it, and it pays once, at the end
+        way = None if relation.state is TableState.FILLING else due(files, many=config.BASE_FILES)
         if way is not None and self._rewritten(relation, way):
             return True
         if checkpoint_due(version, rewrite.last_checkpoint(storage, relation)):
