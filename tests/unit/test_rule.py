@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -106,6 +107,24 @@ def test_keys_without_an_order_are_exact_from_the_last_cover_on(
     for epoch in range(high, len(model.commits) + 1):
         log = [c for c in model.log if c.index <= model.index_at(epoch)]
         assert read(layout, columns, base, log) == model.state_at(epoch)
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@given(history=histories(), at=st.integers(0, 20))
+def test_a_span_whose_log_holds_nothing_settles_without_a_fold(
+    history: tuple[Model, list[Span], tuple[Column, ...]], at: int
+) -> None:
+    """What `meta.settle.quiet` does: from then on every change of the span counts, and what its scan saw is nothing."""
+    model, spans, columns = history
+    base = {k: v for scan in model.scans.values() for k, v in scan.rows.items()}
+    index = model.index_at(min(at, len(model.commits)))
+    last_change = max((c.index for c in model.log if c.index <= index), default=0)
+    quiet = {s.span for s in layout_at(model, spans, at, None, lazy=False).spans if s.log_index >= last_change}
+    for epoch in range(at, len(model.commits) + 1):
+        layout = layout_at(model, spans, epoch, None, lazy=False)
+        settled = [CoveredSpan(s.span, index, s.cover_index) if s.span in quiet else s for s in layout.spans]
+        log = [c for c in model.log if c.index <= model.index_at(epoch)]
+        assert read(replace(layout, spans=tuple(settled)), columns, base, log) == read(layout, columns, base, log)
 
 
 def hazard_1() -> Model:
