@@ -16,7 +16,7 @@ import pytest
 from headwater.engine import crash
 from headwater.engine.home import Home
 from headwater.errors import HeadwaterError
-from headwater.meta import merged, runs
+from headwater.meta import merged, relations, runs, spans
 from support.invariant import QUERY, check_invariant
 from support.lake import Lake, assert_equal, definitions, wait_for
 from support.writer import LEDGERS, Writer, create_schema
@@ -106,3 +106,33 @@ def _no_orphans(lake: Lake) -> None:
     left = {*home.storage.list("runs"), *home.storage.list("changelog")}
     home.meta.close()
     assert left <= known, left - known
+
+
+def test_after_a_kill_nothing_that_was_covered_is_read_again(database: Any, lake: Lake) -> None:
+    rows = 20_000
+    database.execute("CREATE TABLE t (id int PRIMARY KEY, v text)")
+    database.execute(f"INSERT INTO t SELECT g, 'v' || g FROM generate_series(1, {rows}) g")
+    lake.file.write_text(
+        definitions(database, ()) + "CREATE TABLE t FROM CONNECTION pg WITH (backfill.rate_limit = 2000);"
+    )
+    home = Home.open(lake.home)
+    lake.start()
+    wait_for(lambda: _covered_rows(home) >= 3000, "a part is covered")
+    lake.kill()
+    covered = _covered_rows(home)
+    home.meta.close()
+    lake.start()
+    wait_for(lambda: lake.status().tables, "the server is back")
+    lake.remote().sql("ALTER TABLE t SET (backfill.rate_limit = 1000000)")
+    lake.wait_live()
+    metrics = lake.remote().sql("SHOW METRICS")[0].rows.to_pylist()
+    (read,) = (m["value"] for m in metrics if m["name"] == "headwater_scanned_rows_total")
+    assert 0 < covered < rows and int(read) == rows - covered
+    assert_equal(lake.verify())
+    lake.stop()
+
+
+def _covered_rows(home: Home) -> int:
+    with home.meta.read() as c:
+        relation = relations.find(c, "t")
+        return 0 if relation is None else sum(s.rows for s in spans.readable(c, relation.id))

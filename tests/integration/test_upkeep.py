@@ -53,26 +53,30 @@ def change(database: Any, turn: int) -> None:
 
 
 def test_upkeep_changes_nothing_that_a_reader_sees_and_leaves_few_files(
-    database: Any, spark: SparkSession, tmp_path: Path, soon: None
+    database: Any, spark: SparkSession, tmp_path: Path, soon: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     home = tmp_path / "home"
+    monkeypatch.setattr(config, "BASE_FILES", 1000)  # nothing is due before there is a reader
     database.execute("CREATE TABLE t (id int PRIMARY KEY, n int, note text)")
     database.execute(f"INSERT INTO t SELECT i, i % 10, 'x' FROM generate_series(1, {ROWS}) i")
     with headwater.open(home, spark=spark) as hw, hw.running():
         hw.sql(definitions(database, ()))
-        hw.sql("CREATE TABLE t FROM CONNECTION pg WITH (backfill.rows_per_span = 40)")
+        hw.sql("CREATE TABLE t FROM CONNECTION pg WITH (backfill.rows_per_span = 30)")
         wait_for(lambda: hw.status().tables[0].state == "live", "the table is filled")
         with hw._home.meta.read() as c:
             found = relations.find(c, "t")
         assert found is not None
         old = hw.table("t")  # pinned until it is closed
         before = sorted(old.collect())
-        scanned = data_files(home, found.id)
+        scanned = live_files(home, found.id)
+        monkeypatch.setattr(config, "BASE_FILES", 16)
         for turn in range(1, 5):
             change(database, turn)
             hw.sql("FOLD TABLE t")
         wait_for(lambda: len(live_files(home, found.id)) < 6, "the base is rewritten")
         wait_for(lambda: len(hw._home.storage.list("changelog")) < 16, "segments are merged and the old ones removed")
+        vacuumed = home / found.base_path / "_delta_log" / "_last_vacuum_info"
+        wait_for(vacuumed.exists, f"VACUUM has run beside the pin: {len(scanned)} files are dead")
         assert scanned <= data_files(home, found.id), "what a pin needs stays"
         assert sorted(old.collect()) == before
         assert_equal(hw.verify())

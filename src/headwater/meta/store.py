@@ -66,6 +66,10 @@ class Meta:
             raise
 
     def _prepare(self) -> None:
+        with self.read() as c:  # every command opens the home: it must not wait for, nor hold up, who writes
+            known = sa.inspect(c).has_table("home")
+            if known and c.execute(sa.select(tables.home.c.version)).scalar() == tables.VERSION:
+                return
         with self.write() as c:
             tables.home.create(c, checkfirst=True)
             version = c.execute(sa.select(tables.home.c.version)).scalar()
