@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 import headwater
 from headwater import config
-from headwater.engine import clean
+from headwater.engine import clean, upkeep
 from headwater.meta import merged, relations, tables
 from headwater.model import Bound, Span
 from headwater.relation import rewrite
@@ -70,13 +70,16 @@ def test_upkeep_changes_nothing_that_a_reader_sees_and_leaves_few_files(
         before = sorted(old.collect())
         scanned = live_files(home, found.id)
         monkeypatch.setattr(config, "BASE_FILES", 16)
+        # VACUUM counts in hours: without this there would be nothing for it to do, and nothing for a pin to prevent
+        monkeypatch.setattr(config, "HISTORY_S", 0.0)
+        monkeypatch.setattr(upkeep, "vacuum_due", lambda *_, **__: True)
         for turn in range(1, 5):
             change(database, turn)
             hw.sql("FOLD TABLE t")
         wait_for(lambda: len(live_files(home, found.id)) < 6, "the base is rewritten")
         wait_for(lambda: len(hw._home.storage.list("changelog")) < 16, "segments are merged and the old ones removed")
         vacuumed = home / found.base_path / "_delta_log" / "_last_vacuum_info"
-        wait_for(vacuumed.exists, f"VACUUM has run beside the pin: {len(scanned)} files are dead")
+        wait_for(vacuumed.exists, "VACUUM has run beside the pin")
         assert scanned <= data_files(home, found.id), "what a pin needs stays"
         assert sorted(old.collect()) == before
         assert_equal(hw.verify())

@@ -21,8 +21,8 @@ from headwater.errors import HeadwaterError
 from headwater.meta import connections, epochs, intents, lease, relations, spans
 from headwater.meta.lease import Lease
 from headwater.model import RelationInfo, SpanState, TableState
-from headwater.relation import rewrite
-from headwater.relation.upkeep import Rewrite, checkpoint_due, due, retention_s, vacuum_due
+from headwater.relation import base, rewrite
+from headwater.relation.upkeep import Rewrite, checkpoint_due, due, retention_hours, vacuum_due
 
 log = logging.getLogger(__name__)
 
@@ -157,16 +157,17 @@ class Upkeep:
                 if intents.all(c, relation.id) or _has_loose_files(spans.counts(c, relation.id)):
                     return False
                 needed = {relations.get(c, relation.id).base_version, *epochs.base_versions(c, relation.id)}
-            at = rewrite.committed_at(storage, relation, min(needed))
-            if at is None:
-                return False
-            keep_s = retention_s(time.time(), config.HISTORY_S, at)
-            dead = rewrite.dead(storage, relation, time.time() - keep_s)
+            newest = base.current_version(storage, relation.base_path)
+            at = None if min(needed) >= newest else rewrite.committed_at(storage, relation, min(needed))
+            if at is None and min(needed) < newest:
+                return False  # so old that its commit is gone: nothing is known of when its files were removed
+            hours = retention_hours(time.time(), config.HISTORY_S, at)
+            dead = rewrite.dead(storage, relation, time.time() - hours * 3600)
             if not vacuum_due(dead.files, dead.bytes, live_bytes, many=config.BASE_FILES):
                 return False
             session = self.session()
             with spark.pool(session, "upkeep"):
-                rewrite.vacuum(session, storage, relation, keep_s + 1)
+                rewrite.vacuum(session, storage, relation, hours)
         looked.vacuum_at = time.monotonic() + config.HISTORY_S  # what was removed since may be dead only after that
         log.info("vacuumed relation=%s", relation.id)
         return True

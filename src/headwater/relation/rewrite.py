@@ -117,8 +117,8 @@ def dead(storage: Storage, relation: RelationInfo, before: float) -> Dead:
     return Dead(files + max(0, vectors - marked), size)
 
 
-def vacuum(session: SparkSession, storage: Storage, relation: RelationInfo, retention_s: float) -> None:
-    """Removes files that no version of the last `retention_s` seconds needs, and such as no version ever had.
+def vacuum(session: SparkSession, storage: Storage, relation: RelationInfo, hours: int) -> None:
+    """Removes files that no version of the last so many hours needs, and such as no version ever had.
 
     Spark does it, because it knows deletion vectors.
     """
@@ -126,7 +126,7 @@ def vacuum(session: SparkSession, storage: Storage, relation: RelationInfo, rete
     own.conf.set("spark.databricks.delta.retentionDurationCheck.enabled", "false")  # pins and epochs are what is kept
     own.conf.set("spark.databricks.delta.vacuum.logging.enabled", "false")  # two commits that say nothing
     own.conf.set("spark.sql.sources.parallelPartitionDiscovery.parallelism", "2")  # 10,000 tasks by default: 48 s
-    SparkTable.forPath(own, storage.url(relation.base_path)).vacuum(retention_s / 3600)
+    SparkTable.forPath(own, storage.url(relation.base_path)).vacuum(hours)
 
 
 def _deleted(table: DeltaTable) -> dict[str, int]:

@@ -7,6 +7,7 @@ key order, or skipping files by key would be worth less with every fold.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -119,12 +120,15 @@ def vacuum_due(dead_files: int, dead_bytes: int, live_bytes: int, *, many: int) 
     return dead_files >= max(many, 1) or dead_bytes >= max(live_bytes, VACUUM_BYTES)
 
 
-def retention_s(now: float, keep_s: float, oldest_needed_at: float) -> float:
-    """How long VACUUM must spare removed files: `keep_s`, or back to the commit of the oldest version that is needed.
+def retention_hours(now: float, keep_s: float, superseded_after: float | None) -> int:
+    """For how many hours VACUUM must spare removed files: those of `keep_s`, and of every version that is needed.
 
-    Files of that version were removed after it was committed, so their removal is younger than this.
+    `superseded_after` is when the oldest needed version was committed, None if it is the newest. What was removed from
+    it was removed later than that. Whole hours, rounded up: Delta rounds a fraction, which would leave less than half
+    an hour without any protection.
     """
-    return max(keep_s, now - oldest_needed_at)
+    needed_s = 0.0 if superseded_after is None else now - superseded_after + 1
+    return math.ceil(max(keep_s, needed_s) / 3600)
 
 
 def orphans(found: Iterable[str], known: Iterable[str], protected: Iterable[str] = ()) -> list[str]:
