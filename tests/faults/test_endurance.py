@@ -1,8 +1,8 @@
 """A home under steady load stays as it is: files, meta and the time that a read takes do not grow. `make soak`.
 
 HEADWATER_SOAK_S says how long (default 3600 s), HEADWATER_SOAK_RATE how many changes per second (default 2,000). What
-waits for minutes is shortened in proportion when the run is shorter than an hour, so that minutes already show it. (Dead
-files of a base stay for an hour, which nothing shortens.)
+waits for minutes is shortened in proportion when the run is shorter than an hour, so that minutes already show it.
+(Dead files of a base stay for an hour, which nothing shortens.)
 """
 
 from __future__ import annotations
