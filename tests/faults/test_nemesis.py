@@ -42,7 +42,6 @@ class Storm:
         except HeadwaterError as e:
             assert e.code in ("server.unreachable", *allowed), (text, e)
 
-
     def defined(self) -> None:
         """Waits until the server answers and has defined every table (which takes an upstream that answers)."""
         names = set(TABLES)
