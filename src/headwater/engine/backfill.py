@@ -86,8 +86,8 @@ class Backfill:
                 r for r in relations.all(c) if r.state in (TableState.DEFINED, TableState.WAITING, TableState.FILLING)
             ]
             running = {x.id for x in connections.all(c) if x.state is ConnectionState.RUNNING}
-        for gone in self._work.keys() - {r.id for r in found}:
-            if not self._work[gone].scans:
+        for gone in self._work.keys() - {r.id for r in found}:  # live, failed or dropped: nobody asks for its results
+            if all(f.done() for f in self._work[gone].scans.values()):
                 del self._work[gone]
         for relation in found:
             work = self._work.setdefault(relation.id, _Work())
@@ -207,7 +207,7 @@ class Backfill:
         return True
 
     def _busy(self) -> int:
-        return sum(len(w.scans) for w in self._work.values())
+        return sum(not f.done() for w in self._work.values() for f in w.scans.values())
 
     def _scan(self, relation: RelationInfo, s: SpanInfo, pace: Pace, rows: int) -> None:
         if self._stopping.is_set():
