@@ -38,6 +38,7 @@ class _Work:
     ticket: int | None = None
     waiting_for: str = ""
     planning: Future[None] | None = None
+    planned: bool = False  # as of the last look
     scans: dict[int, Future[None]] = field(default_factory=dict)
     pace: Pace = field(default_factory=Pace)
     retry_at: float = 0.0
@@ -168,10 +169,10 @@ class Backfill:
         if relation.control is Control.PAUSED:
             work.waiting_for = f"RESUME BACKFILL {relation.name}"
             return
-        if self._busy() >= self._slots and work.planning is not None:
+        if self._busy() >= self._slots and (work.planned or work.planning is not None):
             return  # nothing could begin: with hundreds of tables, looking at each would take longer than a scan
         with self._home.meta.read() as c:
-            planned = relations.planned(c, relation.id)
+            planned = work.planned = relations.planned(c, relation.id)
             pending = spans.pending(c, relation.id, self._slots + len(work.scans))
         if not relation.whole and not (planned and all(s.again for s in pending)):
             self._leave_rest(relation, work)
