@@ -77,6 +77,7 @@ class Backfill:
                     complete = relations.planned(c, relation.id) and all(s.cover_index is not None for s in found)
                     again = TableState.LIVE if complete else TableState.FILLING if found else TableState.DEFINED
                     relations.set_state(c, relation.id, again)
+                    relations.open_if_complete(c, relation.block)
         for relation, s in interrupted:
             remove_files(self._home, relation, s)
 
