@@ -212,7 +212,7 @@ def test_any_other_change_of_the_schema_stops_the_table_with_the_way_out(table: 
     table.execute("UPDATE t SET big = 'new'")
     with pytest.raises(DataError) as caught:
         table.changes()
-    assert caught.value.code == "data.schema_changed" and "CREATE TABLE" in caught.value.hint
+    assert caught.value.code == "data.schema_changed" and "RESYNC TABLE" in caught.value.hint
 
 
 def test_a_key_that_the_lake_cannot_keep_is_an_error_from_scan_and_log(database: Any) -> None:
