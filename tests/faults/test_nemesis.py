@@ -15,7 +15,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import psutil
 import psycopg
 import pytest
 
@@ -62,12 +61,12 @@ def kill_server(s: Storm) -> None:
 
 
 def kill_capture(s: Storm) -> None:
-    for child in _children(s.lake, "headwater.engine.capture"):
+    for child in s.lake.children("headwater.engine.capture"):
         child.kill()
 
 
 def kill_worker(s: Storm) -> None:
-    workers = _children(s.lake, "headwater.engine.workers")
+    workers = s.lake.children("headwater.engine.workers")
     if workers:
         workers[-1].kill()
 
@@ -210,16 +209,3 @@ def _compare(lake: Lake) -> None:
             return None
 
     assert_equal(wait_for(compared, "a comparison", 300.0))
-
-
-def _children(lake: Lake, name: str) -> list[psutil.Process]:
-    """The living processes below the server whose command names a module."""
-    assert lake.process is not None
-    found = []
-    for child in psutil.Process(lake.process.pid).children(recursive=True):
-        try:
-            if name in child.cmdline():  # a word of its own: the JVM names its workers, too
-                found.append(child)
-        except (psutil.ZombieProcess, psutil.NoSuchProcess):
-            continue  # ended while we looked
-    return found

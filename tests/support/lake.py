@@ -12,6 +12,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from headwater.engine import remote
 from headwater.engine.results import Status, Verified
 
@@ -97,6 +99,18 @@ class Lake:
 
     def verify(self, table: str | None = None) -> list[Verified]:
         return self.remote().verify(table)
+
+    def children(self, module: str) -> list[psutil.Process]:
+        """The living processes below the server that run a module."""
+        assert self.process is not None
+        found = []
+        for child in psutil.Process(self.process.pid).children(recursive=True):
+            try:
+                if module in child.cmdline():  # a word of its own: the JVM names its workers, too
+                    found.append(child)
+            except (psutil.ZombieProcess, psutil.NoSuchProcess):
+                continue  # ended while we looked
+        return found
 
     def kill(self) -> None:
         """kill -9 of the server alone; its captures and its JVM notice by themselves."""
