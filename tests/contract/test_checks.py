@@ -162,17 +162,12 @@ def test_a_plain_table_passes_with_all_columns_and_its_key(database: Any) -> Non
         ("CREATE VIEW t AS SELECT 1 AS a", "a view"),
         ("CREATE MATERIALIZED VIEW t AS SELECT 1 AS a", "a materialized view"),
         ("CREATE SEQUENCE t", "a sequence"),
-        ("CREATE EXTENSION IF NOT EXISTS file_fdw; CREATE SERVER f FOREIGN DATA WRAPPER file_fdw; "
-         "CREATE FOREIGN TABLE t (a int) SERVER f OPTIONS (filename '/dev/null')", "a foreign table"),
+        ("CREATE FOREIGN DATA WRAPPER w; CREATE SERVER f FOREIGN DATA WRAPPER w; "
+         "CREATE FOREIGN TABLE t (a int) SERVER f", "a foreign table"),
     ],
 )  # fmt: skip
 def test_what_is_no_table_is_refused(database: Any, definition: str, words: str) -> None:
-    import psycopg
-
-    try:
-        error = table_refusal(database, definition)
-    except psycopg.Error:
-        pytest.skip("the embedded server lacks the extension")
+    error = table_refusal(database, definition)
     assert error.code == "table.not_plain"
     assert words in error.message
 
