@@ -39,7 +39,7 @@ class _Work:
     waiting_for: str = ""
     planning: Future[None] | None = None
     planned: bool = False  # as of the last look
-    scans: dict[int, Future[None]] = field(default_factory=dict)
+    scans: dict[int, Future[int]] = field(default_factory=dict)  # span → rows that it was allowed and did not read
     pace: Pace = field(default_factory=Pace)
     retry_at: float = 0.0
     backoff_s: float = RETRY_FIRST_S
@@ -141,7 +141,7 @@ class Backfill:
     def _wait(self, relation: RelationInfo, work: _Work) -> None:
         assert work.ticket is not None
         if work.planning is not None:
-            self._collect(work)
+            self._collect(relation, work)
             return
         older = upstream_of(self._home.meta, relation.connection_id).older(work.ticket)
         work.waiting_for = older[0] if older else ""
@@ -165,7 +165,7 @@ class Backfill:
 
     def _fill(self, relation: RelationInfo, work: _Work) -> None:
         """Collects what has ended, plans, begins scans: as much as the user's settings of this moment allow."""
-        self._collect(work)
+        self._collect(relation, work)
         work.waiting_for = ""
         if relation.control is Control.PAUSED:
             work.waiting_for = f"RESUME BACKFILL {relation.name}"
@@ -187,12 +187,12 @@ class Backfill:
             if s.id not in work.scans and not self._begin_scan(relation, work, s):
                 return
 
-    def _collect(self, work: _Work) -> None:
+    def _collect(self, relation: RelationInfo, work: _Work) -> None:
         if work.planning is not None and work.planning.done():
             done, work.planning = work.planning, None
             done.result()
         for id in [id for id, f in work.scans.items() if f.done()]:
-            work.scans.pop(id).result()
+            work.pace.give_back(rate_limit(relation), work.scans.pop(id).result())
             work.backoff_s = RETRY_FIRST_S
 
     def _begin_scan(self, relation: RelationInfo, work: _Work, s: SpanInfo) -> bool:
@@ -205,19 +205,19 @@ class Backfill:
         if rows is None:
             work.waiting_for = f"backfill.rate_limit = {limit}" if not work.scans else ""
             return False
-        work.scans[s.id] = self._pool.submit(self._scan, relation, s, work.pace, rows)
+        work.scans[s.id] = self._pool.submit(self._scan, relation, s, rows)
         return True
 
     def _busy(self) -> int:
         return sum(not f.done() for w in self._work.values() for f in w.scans.values())
 
-    def _scan(self, relation: RelationInfo, s: SpanInfo, pace: Pace, rows: int) -> None:
+    def _scan(self, relation: RelationInfo, s: SpanInfo, rows: int) -> int:
+        """Scans; gives how many of the allowed rows (0: any number) it did not read."""
         if self._stopping.is_set():
-            return
+            return rows
         read = scan(self._home, self._held, self._session(), relation, s, rows)
-        if rows:
-            pace.give_back(rate_limit(relation), rows - read)
         self._on_scanned()
+        return max(0, rows - read)
 
     def _leave_rest(self, relation: RelationInfo, work: _Work) -> None:
         """No history (any more): once nothing reads or plans, what is left counts as read, and empty."""
