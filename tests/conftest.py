@@ -8,9 +8,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import psycopg
 import pytest
 
 from headwater.demo.embedded import EmbeddedPostgres
+from support.wait import wait_for
 
 # Short sessions: compiling for peak speed would cost more than it gives back.
 os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
@@ -54,18 +56,13 @@ def database(pg: EmbeddedPostgres) -> Iterator[Database]:
 
 
 def _drop_slot(pg: EmbeddedPostgres, slot: str) -> None:
-    import time
-
-    import psycopg
-
-    deadline = time.monotonic() + 20
-    while True:
+    def dropped() -> bool:
         try:
             pg.execute(f"SELECT pg_drop_replication_slot('{slot}')")
-            return
         except psycopg.errors.UndefinedObject:
-            return
+            return True
         except psycopg.errors.ObjectInUse:
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(0.05)
+            return False
+        return True
+
+    wait_for(dropped, f"slot {slot} is free", 20)

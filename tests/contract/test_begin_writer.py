@@ -6,6 +6,7 @@ import time
 from typing import Any
 
 from support.invariant import check_upstream
+from support.wait import wait_for
 from support.writer import TABLES, Writer, create_schema
 
 
@@ -30,7 +31,6 @@ def test_a_writer_keeps_to_its_rate(database: Any) -> None:
         create_schema(session, rows=5)
     writer = Writer(database.dsn, seed=12, rate=50, tables=("ints", "ledger_a", "ledger_b"), truncates=False).start()
     started = time.monotonic()
-    while sum(writer.done.values()) < 40:
-        time.sleep(0.02)
+    wait_for(lambda: sum(writer.done.values()) >= 40, "forty transactions")
     writer.stop()
     assert sum(writer.done.values()) / (time.monotonic() - started) < 120

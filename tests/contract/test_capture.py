@@ -14,7 +14,8 @@ from headwater.model import ConnectionState
 from headwater.source.postgres.log import PostgresSource
 from headwater.source.postgres.resume import holds_timeline
 from headwater.source.postgres.session import lsn_to_int
-from support.capture import Captured, Upstream, Writers, captured, wait_for
+from support.capture import Captured, Upstream, Writers, captured
+from support.wait import wait_for
 
 
 def check_random_writers(dsn: str, path: Path) -> None:
@@ -223,7 +224,7 @@ def test_a_capture_ends_exactly_at_the_place_it_is_told(database: Any, tmp_path:
             position = str(upstream.execute("SELECT pg_current_wal_insert_lsn()::text")[0][0])
             late.execute("COMMIT")  # begun before the place, committed after it
         c.start(until=position)
-        wait_for(lambda: "reached" in c.lines, why=c.log()[-2000:])
+        wait_for(lambda: "reached" in c.lines, what=c.log()[-2000:])
         assert c.info().committed_index == 1
         assert c.close() == 0
         c.lines.clear()
@@ -233,12 +234,12 @@ def test_a_capture_ends_exactly_at_the_place_it_is_told(database: Any, tmp_path:
         upstream.execute("SELECT pg_sleep(0.01)")
         upstream.execute("INSERT INTO item VALUES (3, 3, '')")
         c.start(until=moment)
-        wait_for(lambda: "reached" in c.lines, why=c.log()[-2000:])
+        wait_for(lambda: "reached" in c.lines, what=c.log()[-2000:])
         assert c.info().committed_index == 1 + 59901 + 1
         assert c.close() == 0
         c.lines.clear()
         ahead = upstream.execute("SELECT clock_timestamp() + interval '1 second'")[0][0].isoformat()
         c.start(until=ahead)  # a moment to come, on an upstream where nothing happens then
-        wait_for(lambda: "reached" in c.lines, why=c.log()[-2000:])
+        wait_for(lambda: "reached" in c.lines, what=c.log()[-2000:])
         assert c.close() == 0
         assert c.transactions() == upstream.oracle()

@@ -16,7 +16,6 @@ from headwater.model import Bound, Span
 from headwater.source.postgres.session import lsn_to_int
 from headwater.source.postgres.snapshot import Snapshot, sees
 from support.backfill import bench
-from support.hanging import until
 
 SHAPES = {
     "int4": ("id int PRIMARY KEY", "SELECT i, {v} FROM generate_series(1, {n}) i"),
@@ -93,7 +92,7 @@ def test_rows_beyond_the_limit_are_not_read_upstream(database: Any, tmp_path: Pa
 
     before = tuples_read()
     assert scan_span(table.job(WHOLE, max_rows=100)).rows == 100
-    until(lambda: tuples_read() > before)
+    wait_for(lambda: tuples_read() > before)
     assert tuples_read() - before < 1000
 
 

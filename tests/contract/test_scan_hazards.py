@@ -20,7 +20,8 @@ from headwater.source.postgres.scan import Expected
 from headwater.source.postgres.session import lsn_to_int
 from headwater.source.postgres.snapshot import sees
 from support.backfill import bench, endpoint_of
-from support.hanging import hanging_commit, server_with_silent_standby, until
+from support.hanging import hanging_commit, server_with_silent_standby
+from support.wait import wait_for
 
 
 def saw(result: ScanResult, txn: int) -> bool:
@@ -84,7 +85,9 @@ def test_a_rewrite_while_the_scan_waits_for_its_lock_is_seen_whole(rewrite: str,
         (txn,) = writer.execute("SELECT pg_current_xact_id()::text::bigint").fetchone()
         scan = threading.Thread(target=lambda: results.append(scan_span(table.job(WHOLE))))
         scan.start()
-        until(lambda: bool(database.execute("SELECT 1 FROM pg_locks WHERE NOT granted AND mode = 'AccessShareLock'")))
+        wait_for(
+            lambda: bool(database.execute("SELECT 1 FROM pg_locks WHERE NOT granted AND mode = 'AccessShareLock'"))
+        )
         writer.execute("COMMIT")
         scan.join(20)
     (result,) = results
@@ -111,7 +114,7 @@ def test_a_truncate_waits_for_the_scan_and_is_unseen(database: Any, tmp_path: Pa
         if point == "scan.after_snapshot":
             thread.start()
             waiting = "SELECT 1 FROM pg_locks WHERE NOT granted AND mode = 'AccessExclusiveLock'"
-            until(lambda: bool(database.execute(waiting)))
+            wait_for(lambda: bool(database.execute(waiting)))
 
     result = scan_span(table.job(WHOLE), hooks=at)
     thread.join(20)
@@ -274,7 +277,7 @@ def test_a_failure_at_any_point_leaves_neither_file_nor_transaction(database: An
         assert not list((tmp_path / "base").glob("*")), point
     assert points[0] == "scan.before_snapshot" and points[-1] == "scan.after_message"
     ours = "application_name = 'headwater scan' AND datname = current_database()"
-    until(lambda: not database.execute(f"SELECT 1 FROM pg_stat_activity WHERE {ours}"))
+    wait_for(lambda: not database.execute(f"SELECT 1 FROM pg_stat_activity WHERE {ours}"))
 
 
 def test_operators_of_an_extension_compare_its_keys(database: Any, tmp_path: Path) -> None:

@@ -15,7 +15,8 @@ from headwater.engine import crash
 from headwater.meta import connections
 from headwater.model import ConnectionState
 from headwater.source.postgres.session import lsn_to_int
-from support.capture import Captured, Upstream, Writers, captured, wait_for
+from support.capture import Captured, Upstream, Writers, captured
+from support.wait import wait_for
 
 POINTS = [p for p in crash.POINTS if p.split(".")[0] in ("capture", "transaction", "segment", "position")]
 
@@ -114,7 +115,7 @@ def test_kills_at_random_moments_lose_and_repeat_nothing(upstream: Upstream, tmp
             for _ in range(4):
                 c.start()
                 goal = c.info().last_index + numbers.randrange(1, 500)
-                wait_for(lambda goal=goal: c.info().last_index > goal, 90)  # type: ignore[misc]
+                wait_for(lambda goal=goal: c.info().last_index > goal, timeout_s=90)  # type: ignore[misc]
                 c.kill()
                 check_acknowledged_is_durable(c)
             c.start()
@@ -138,7 +139,7 @@ def test_crashes_of_the_server_are_survived_and_begin_another_life(
                 with c.home.meta.read() as m:
                     lives.add(connections.server_life(m, c.id))
                 server.crash()
-                wait_for(lambda: c.info().state is ConnectionState.RETRYING, why=c.log()[-2000:])
+                wait_for(lambda: c.info().state is ConnectionState.RETRYING, what=c.log()[-2000:])
                 server.start()
             c.wait_reading(3)
         c.wait_caught_up()

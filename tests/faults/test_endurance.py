@@ -24,7 +24,8 @@ import sqlalchemy as sa
 from headwater.demo.embedded import EmbeddedPostgres
 from headwater.engine.home import Home
 from headwater.meta import tables
-from support.lake import Lake, assert_equal, definitions, wait_for
+from support.lake import Lake, assert_equal, definitions
+from support.wait import wait_for
 
 HOUR_S = 3600.0
 ROWS = 100_000

@@ -13,7 +13,8 @@ import pytest
 
 from headwater.engine.home import Home
 from headwater.meta import epochs
-from support.lake import Lake, assert_equal, definitions, wait_for
+from support.lake import Lake, assert_equal, definitions
+from support.wait import wait_for
 
 ROWS = 200
 
@@ -52,8 +53,7 @@ class Pulse:
                 before = self._index(home)
                 began = time.monotonic()
                 c.execute(f"UPDATE {self._tables[turn % len(self._tables)]} SET n = n + 1 WHERE id = 1")
-                while self._index(home) == before and not self._stop.is_set():
-                    time.sleep(0.01)
+                wait_for(lambda: self._index(home) != before or self._stop.is_set(), "an epoch")  # noqa: B023
                 self.lags.append(time.monotonic() - began)
                 turn += 1
                 self._stop.wait(0.05)

@@ -21,7 +21,8 @@ import pytest
 from headwater.demo.embedded import EmbeddedPostgres
 from headwater.errors import HeadwaterError
 from support.invariant import QUERY, check_invariant
-from support.lake import Lake, assert_equal, definitions, wait_for
+from support.lake import Lake, assert_equal, definitions
+from support.wait import wait_for
 from support.writer import TABLES, Writer, create_schema
 
 
@@ -33,6 +34,7 @@ class Storm:
     pg: EmbeddedPostgres
     pick: random.Random
     threads: list[threading.Thread] = field(default_factory=list)
+    over: threading.Event = field(default_factory=threading.Event)
 
     def sql(self, text: str, *allowed: str) -> None:
         """Runs statements; the server may just be gone, and other refusals must be allowed ones."""
@@ -125,7 +127,7 @@ def long_transaction(s: Storm) -> None:
         try:
             with s.pg.connect("soak") as c:
                 c.execute("BEGIN; UPDATE ints SET n = 7 WHERE id < 5; INSERT INTO whole VALUES (-1, 1, 'long')")
-                time.sleep(seconds)
+                s.over.wait(seconds)  # the length of the transaction is the event
                 c.execute("COMMIT" if commit else "ROLLBACK")
                 c.execute("DELETE FROM whole WHERE id = -1")
         except psycopg.Error:
@@ -183,7 +185,7 @@ def storm(tmp_path: Path, events: Callable[[random.Random], Iterator[Event]], co
                     event(s)
                     if pick.random() < 0.8:  # else the next one strikes while this one is being mended
                         s.defined()
-                        time.sleep(pick.uniform(0, 5))
+                        s.over.wait(pick.uniform(0, 5))  # how far it gets before the next one is chance
                     if pick.random() < compare:
                         _compare(lake)
                     if number % 10 == 0:  # nothing may stay behind for ever
@@ -192,6 +194,7 @@ def storm(tmp_path: Path, events: Callable[[random.Random], Iterator[Event]], co
                 _compare(lake)
                 check_invariant(*lake.remote().sql(QUERY)[0].rows.to_pylist()[0].values())
         finally:
+            s.over.set()
             for thread in s.threads:
                 thread.join(30)
             if lake.process is not None and lake.process.poll() is None:

@@ -26,7 +26,8 @@ from headwater.meta import relations, spans
 from headwater.meta.store import Meta
 from headwater.model import Bound, Span
 from support.backfill import bench
-from support.lake import ROWS_PER_SPAN, Lake, assert_equal, definitions, wait_for
+from support.lake import ROWS_PER_SPAN, Lake, assert_equal, definitions
+from support.wait import wait_for
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(7200)]
 

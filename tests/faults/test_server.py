@@ -18,7 +18,8 @@ from headwater.engine.home import Home
 from headwater.errors import HeadwaterError
 from headwater.meta import merged, relations, runs, spans
 from support.invariant import QUERY, check_invariant
-from support.lake import Lake, assert_equal, definitions, wait_for
+from support.lake import Lake, assert_equal, definitions
+from support.wait import wait_for
 from support.writer import LEDGERS, Writer, create_schema
 
 # Points of the capture process are killed in test_capture.py; these are the server's own.

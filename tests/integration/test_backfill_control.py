@@ -16,7 +16,8 @@ from headwater.backfill.pace import QUANTUM_S
 from headwater.errors import DefinitionError, InputError, SqlError
 from headwater.meta import relations, spans
 from headwater.model import SpanState
-from support.lake import assert_equal, definitions, wait_for
+from support.lake import assert_equal, definitions
+from support.wait import wait_for
 
 ROWS = 4000
 

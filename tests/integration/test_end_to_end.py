@@ -18,7 +18,8 @@ from headwater.meta import relations
 from headwater.meta import runs as meta_runs
 from headwater.relation import runs
 from support.invariant import QUERY, check_invariant
-from support.lake import HEADWATER, assert_equal, definitions, wait_for
+from support.lake import HEADWATER, assert_equal, definitions
+from support.wait import wait_for
 from support.writer import LEDGERS, Writer, create_schema
 
 FOLLOWED = ("ints", "pairs", "parts", "padded", *LEDGERS)  # faults and soak follow the others

@@ -11,7 +11,8 @@ from pyspark.sql import SparkSession
 import headwater
 from headwater.engine.results import TableStatus
 from headwater.errors import DefinitionError, HeadwaterError
-from support.lake import assert_equal, definitions, wait_for
+from support.lake import assert_equal, definitions
+from support.wait import wait_for
 
 
 def table(hw: Any, name: str) -> TableStatus:

@@ -14,7 +14,8 @@ from pyspark.sql import SparkSession
 import headwater
 from headwater.engine.remote import Remote
 from support.exposition import Read, read
-from support.lake import definitions, wait_for
+from support.lake import definitions
+from support.wait import wait_for
 
 ROWS = 600
 

@@ -22,8 +22,9 @@ from headwater.model import Bound, Span
 from headwater.relation import rewrite
 from headwater.relation.upkeep import Rewrite, Way
 from headwater.storage import Storage
-from support.lake import assert_equal, definitions, wait_for
+from support.lake import assert_equal, definitions
 from support.relation import History, Lake, columns_of
+from support.wait import wait_for
 
 ROWS = 600
 

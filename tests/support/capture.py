@@ -9,8 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
@@ -23,20 +22,10 @@ from headwater.engine.home import Home
 from headwater.meta import connections, segments
 from headwater.model import ConnectionInfo, ConnectionState
 from headwater.source.postgres.session import lsn_to_int
+from support.wait import wait_for
 
 PUBLICATION = "headwater_test"
 BULK = "INSERT INTO item SELECT g, g, 'bulk' FROM generate_series(%s::int, %s::int) g ON CONFLICT DO NOTHING"
-
-
-def wait_for(what: Callable[[], Any], timeout_s: float = 30.0, why: str = "") -> Any:
-    """The first true value of `what`."""
-    deadline = time.monotonic() + timeout_s
-    while True:
-        value = what()
-        if value:
-            return value
-        assert time.monotonic() < deadline, f"waited {timeout_s} s in vain {why}"
-        time.sleep(0.02)
 
 
 @dataclass
@@ -186,7 +175,7 @@ class Captured:
 
     def wait_reading(self, times: int = 1, timeout_s: float = 30.0) -> None:
         """Waits until a flow has begun for the `times`th time."""
-        wait_for(lambda: self.log().count("reading pg after") >= times, timeout_s, self.log()[-2000:])
+        wait_for(lambda: self.log().count("reading pg after") >= times, self.log()[-2000:], timeout_s)
 
     def wait_caught_up(self, timeout_s: float = 60.0) -> None:
         """Waits until everything that is now in the upstream's log is published."""
@@ -198,14 +187,14 @@ class Captured:
             assert self.process is None or self.process.poll() is None, self.log()[-3000:]
             return lsn_to_int(self.info().position) >= goal
 
-        wait_for(there, timeout_s, self.log()[-2000:])
+        wait_for(there, self.log()[-2000:], timeout_s)
 
     def wait_state(self, state: ConnectionState, code: str, timeout_s: float = 30.0) -> dict[str, str]:
         def there() -> dict[str, str] | None:
             info = self.info()
             return info.error if info.state is state and info.error and info.error["code"] == code else None
 
-        error: dict[str, str] = wait_for(there, timeout_s, self.log()[-2000:])
+        error: dict[str, str] = wait_for(there, self.log()[-2000:], timeout_s)
         return error
 
     def transactions(self) -> list[tuple[int, list[bytes]]]:
@@ -280,7 +269,7 @@ class Writers:
                     while not self._stop.is_set():
                         self._transaction(c, r)
             except psycopg.OperationalError:
-                time.sleep(0.1)  # the server is being crashed
+                self._stop.wait(0.1)  # the server is being crashed
             except BaseException as e:
                 self.failures.append(e)
                 return

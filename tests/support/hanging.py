@@ -7,12 +7,12 @@ noticed, and nothing shows when that is.
 from __future__ import annotations
 
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 from headwater.demo.embedded import EmbeddedPostgres
+from support.wait import wait_for
 
 SETTINGS = {"synchronous_standby_names": "nobody", "synchronous_commit": "local"}
 
@@ -23,14 +23,6 @@ class Commit:
 
     pid: int
     txn: int
-
-
-def until(condition: Callable[[], bool], timeout_s: float = 20.0) -> None:
-    """Waits for a condition; fails if it does not come."""
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline, "the awaited condition did not come"
-        time.sleep(0.01)
 
 
 def server_with_silent_standby(version: int = 18) -> EmbeddedPostgres:
@@ -52,7 +44,7 @@ def hanging_commit(server: EmbeddedPostgres, *statements: str, database: str | N
         commit.start()
         waits = f"SELECT 1 FROM pg_stat_activity WHERE pid = {pid} AND wait_event = 'SyncRep'"
         try:
-            until(lambda: bool(server.execute(waits)))
+            wait_for(lambda: server.execute(waits), "the commit hangs", 20)
             yield Commit(pid, txn)
         finally:
             server.execute(f"SELECT pg_cancel_backend({pid})")  # ends the wait, not the commit

@@ -7,8 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ import psutil
 
 from headwater.engine import remote
 from headwater.engine.results import Status, Verified
+from support.wait import wait_for
 
 HEADWATER = str(Path(sys.executable).parent / "headwater")
 ROWS_PER_SPAN = 60  # several spans even for tables of a few hundred rows
@@ -31,17 +31,6 @@ def definitions(database: Any, tables: Sequence[str], *, connection: str = "pg")
     for table in tables:
         text += f"CREATE TABLE {table} FROM CONNECTION {connection} WITH (backfill.rows_per_span = {ROWS_PER_SPAN});\n"
     return text
-
-
-def wait_for(condition: Callable[[], Any], what: str, timeout_s: float = 240.0) -> Any:
-    """The condition's value as soon as it is true."""
-    deadline = time.monotonic() + timeout_s
-    while True:
-        value = condition()
-        if value:
-            return value
-        assert time.monotonic() < deadline, f"not within {timeout_s:.0f} s: {what}"
-        time.sleep(0.1)
 
 
 class Lake:

@@ -1,0 +1,20 @@
+"""Awaiting a condition: the one place where tests poll."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+POLL_S = 0.02
+
+
+def wait_for(condition: Callable[[], Any], what: str = "the awaited condition", timeout_s: float = 240.0) -> Any:
+    """The condition's value as soon as it is true; fails if that does not come in time."""
+    deadline = time.monotonic() + timeout_s
+    while True:
+        value = condition()
+        if value:
+            return value
+        assert time.monotonic() < deadline, f"not within {timeout_s:.0f} s: {what}"
+        time.sleep(POLL_S)
