@@ -16,6 +16,7 @@ from headwater.model import Bound, Span
 from headwater.source.postgres.session import lsn_to_int
 from headwater.source.postgres.snapshot import Snapshot, sees
 from support.backfill import bench
+from support.wait import wait_for
 
 SHAPES = {
     "int4": ("id int PRIMARY KEY", "SELECT i, {v} FROM generate_series(1, {n}) i"),
