@@ -71,7 +71,7 @@ def resync_table(home: Home, statement: ResyncTable) -> Outcome:
     (definition,) = parse(text)
     assert isinstance(definition, CreateTable)
     upstream = upstream_of(home.meta, old.connection_id)
-    found, columns = define.upstream_table(upstream, definition)
+    checked = define.check_table(upstream, definition)
     with home.meta.write() as c:
         beside = relations.replacement(c, old.id)
         if beside is not None and beside.state is not TableState.FAILED:
@@ -79,17 +79,5 @@ def resync_table(home: Home, statement: ResyncTable) -> Outcome:
         if beside is not None:
             relations.remove(c, beside.id)
         now = relations.get(c, old.id)
-        relations.add(
-            c,
-            name=relations.BESIDE + old.name,
-            connection_id=old.connection_id,
-            upstream_schema=found.schema,
-            upstream_table=found.name,
-            upstream_id=found.id,
-            columns=columns,
-            key=found.key,
-            options=now.options,
-            statement=text,
-            replaces=old.id,
-        )
-    return Outcome(f"table {old.name} is being read anew; its rows stay readable until then", found.notices)
+        checked.store(c, relations.BESIDE + old.name, old.connection_id, now.options, text, replaces=old.id)
+    return Outcome(f"table {old.name} is being read anew; its rows stay readable until then", checked.found.notices)

@@ -109,33 +109,15 @@ def plan_table(home: Home, statement: CreateTable, new: Mapping[str, Upstream]) 
         upstream = upstream_of(home.meta, connection.id)
     if upstream is None:
         raise unknown("connection", statement.connection, names)
-    found, columns = upstream_table(upstream, statement)
-    if statement.options["snapshot"] == "false":
-        check_without_history(statement.name, columns, found.key)
-    if "backfill.filter" in statement.options:
-        read_filter(statement.options["backfill.filter"], columns)
+    checked = check_table(upstream, statement)
 
     def store(c: Connection, block: int) -> None:
         owner = connections.find(c, statement.connection)
         if owner is None:
             raise unknown("connection", statement.connection, names)
-        id = relations.add(
-            c,
-            name=statement.name,
-            connection_id=owner.id,
-            upstream_schema=found.schema,
-            upstream_table=found.name,
-            upstream_id=found.id,
-            columns=columns,
-            key=found.key,
-            options=dict(statement.options),
-            statement=statement.canonical(),
-            block=block,
-        )
-        for text in found.notices:
-            relations.note(c, id, "table.notice", text)
+        checked.store(c, statement.name, owner.id, dict(statement.options), statement.canonical(), block=block)
 
-    return Planned(store, Outcome(f"table {statement.name} created", found.notices))
+    return Planned(store, Outcome(f"table {statement.name} created", checked.found.notices))
 
 
 def named_table(home: Home, name: str) -> RelationInfo:
@@ -220,10 +202,52 @@ def _taken(kind: str, name: str, stored: str, given: str) -> DefinitionError:
     )
 
 
-def upstream_table(upstream: Upstream, statement: CreateTable) -> tuple[FoundTable, tuple[Column, ...]]:
-    """The table that a definition means, as the upstream has it now, and the columns that it gets here."""
+@dataclass(frozen=True, slots=True)
+class CheckedTable:
+    """The upstream table that a definition means, as it is now, with the columns that it gets here."""
+
+    found: FoundTable
+    columns: tuple[Column, ...]
+
+    def store(
+        self,
+        c: Connection,
+        name: str,
+        connection_id: int,
+        options: dict[str, str],
+        statement: str,
+        *,
+        block: int = 0,
+        replaces: int = 0,
+    ) -> None:
+        """Stores the table, and what its user should know of it."""
+        id = relations.add(
+            c,
+            name=name,
+            connection_id=connection_id,
+            upstream_schema=self.found.schema,
+            upstream_table=self.found.name,
+            upstream_id=self.found.id,
+            columns=self.columns,
+            key=self.found.key,
+            options=options,
+            statement=statement,
+            block=block,
+            replaces=replaces,
+        )
+        for text in self.found.notices:
+            relations.note(c, id, "table.notice", text)
+
+
+def check_table(upstream: Upstream, statement: CreateTable) -> CheckedTable:
+    """Finds the upstream table and checks that it can be followed as the definition says."""
     found = _find(upstream, statement)
-    return found, tuple(_column(c, _declared(statement, c)) for c in found.columns)
+    columns = tuple(_column(c, _declared(statement, c)) for c in found.columns)
+    if statement.options["snapshot"] == "false":
+        check_without_history(statement.name, columns, found.key)
+    if "backfill.filter" in statement.options:
+        read_filter(statement.options["backfill.filter"], columns)
+    return CheckedTable(found, columns)
 
 
 def check_without_history(name: str, columns: Sequence[Column], key: Sequence[str]) -> None:
