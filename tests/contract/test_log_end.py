@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from headwater.source.postgres.upstream import PostgresUpstream
-from support.lake import wait_for
+from support.wait import wait_for
 
 
 def upstream(database: Any) -> PostgresUpstream:
