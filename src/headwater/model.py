@@ -16,6 +16,7 @@ class Op(IntEnum):
     UPDATE = 2
     DELETE = 3
     TRUNCATE = 4
+    BREAK = 5  # something happened to the table that the log does not tell in rows
 
 
 class TableState(StrEnum):
@@ -62,20 +63,13 @@ class Delivery(StrEnum):
     AT_LEAST_ONCE = "at-least-once"
 
 
-# Upstream types whose values always stand in the row itself.
-FIXED = frozenset(
-    {"bool", "int2", "int4", "int8", "oid", "float4", "float8", "money", "date", "time", "timetz", "timestamp"}
-    | {"timestamptz", "interval", "uuid", "enum", "name", "char", "macaddr", "macaddr8", "pg_lsn"}
-)
-
-
 @dataclass(frozen=True, slots=True)
 class UpstreamType:
     """A column's type as the upstream names it, domains resolved to what they stand on.
 
-    `name` is the internal type name (`int4`, `numeric`, `bpchar`, `_int4` for an array); enums are `enum`,
-    composites `composite`, ranges `range`. `oid` and `modifier` are what the log says for the column.
-    `ordered` says that the database orders such values as the lake does, so spans can be told apart outside it.
+    `name` is the upstream's own name for the type in its `dialect` (whose decoder reads it). `oid` and `modifier` are
+    what the log says for the column. `ordered` says that the database orders such values as the lake does, so spans
+    can be told apart outside it; `textual`, that it still does when they are kept as text.
     """
 
     name: str
@@ -85,12 +79,13 @@ class UpstreamType:
     scale: int | None = None
     length: int | None = None
     ordered: bool = False
-    dimensions: int = 0  # of an array, as declared (attndims); above 1 it stays text
-
-    @property
-    def stored_aside(self) -> bool:
-        """A value may be kept outside its row, and an update that leaves it alone may not carry it."""
-        return self.name not in FIXED
+    dimensions: int = 0  # of an array, as declared; above 1 it stays text
+    dialect: str = ""
+    textual: bool = False
+    stored_aside: bool = True  # may be kept outside its row, and an update that leaves it alone may not carry it
+    unsigned: bool = False
+    charset: str = ""
+    labels: tuple[str, ...] = ()  # of an enumeration, in its order
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,8 +100,7 @@ class Column:
     @property
     def ordered(self) -> bool:
         """Lake values compare as the database compares its own: a number or a date declared STRING no longer does."""
-        text = ("text", "varchar", "name", "uuid")
-        return self.upstream.ordered and (self.lake_type != "STRING" or self.upstream.name in text)
+        return self.upstream.ordered and (self.lake_type != "STRING" or self.upstream.textual)
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,6 +208,9 @@ class LogColumn:
     type_oid: int
     modifier: int
     key: bool
+    unsigned: bool = False
+    charset: str = ""
+    labels: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,8 +222,9 @@ class SchemaVersion:
     from_index: int
     schema: str
     table: str
-    identity: str  # d default, n nothing, f full, i index
+    identity: str  # what the log carries of a row's old form
     columns: tuple[LogColumn, ...]
+    broken: str = ""  # what happened to the table there that the log does not tell in rows
 
 
 @dataclass(frozen=True, slots=True)
