@@ -1,4 +1,4 @@
-"""Fixtures shared by all suites: one real PostgreSQL per run, a fresh database per test."""
+"""Fixtures shared by all suites: one real server of each kind per run, a fresh database per test."""
 
 from __future__ import annotations
 
@@ -12,6 +12,9 @@ import psycopg
 import pytest
 
 from headwater.demo.embedded import EmbeddedPostgres
+from headwater.demo.mariadb import EmbeddedMariaDB, EmbeddedServer
+from headwater.errors import MachineError
+from support.mysql import EmbeddedMySQL, MyDatabase
 from support.wait import wait_for
 
 # Short sessions: compiling for peak speed would cost more than it gives back.
@@ -66,3 +69,60 @@ def _drop_slot(pg: EmbeddedPostgres, slot: str) -> None:
         return True
 
     wait_for(dropped, f"slot {slot} is free", 20)
+
+
+_not_tested: list[str] = []
+
+
+@pytest.fixture(scope="session")
+def mariadb() -> Iterator[EmbeddedMariaDB]:
+    with EmbeddedMariaDB() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def mysql() -> Iterator[EmbeddedMySQL]:
+    try:
+        EmbeddedMySQL.find()
+    except MachineError as e:
+        _not_tested.append(f"{e.message}. {e.hint}")
+        pytest.skip(f"MySQL was not tested: {e.message}")
+    with EmbeddedMySQL() as server:
+        yield server
+
+
+@pytest.fixture(params=["mariadb", "mysql"])
+def my_server(request: pytest.FixtureRequest) -> EmbeddedServer:
+    """MariaDB, then MySQL."""
+    server: EmbeddedServer = request.getfixturevalue(request.param)
+    return server
+
+
+@pytest.fixture
+def my_database(my_server: EmbeddedServer) -> Iterator[MyDatabase]:
+    """A fresh database on MariaDB, then one on MySQL."""
+    yield from _my_database(my_server)
+
+
+@pytest.fixture
+def mariadb_database(mariadb: EmbeddedMariaDB) -> Iterator[MyDatabase]:
+    yield from _my_database(mariadb)
+
+
+@pytest.fixture
+def mysql_database(mysql: EmbeddedMySQL) -> Iterator[MyDatabase]:
+    yield from _my_database(mysql)
+
+
+def _my_database(server: EmbeddedServer) -> Iterator[MyDatabase]:
+    name = f"test_{next(_numbers)}"
+    server.execute(f"CREATE DATABASE {name}")
+    yield MyDatabase(server, name)
+    server.execute(f"DROP DATABASE IF EXISTS {name}")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """A server that could not run must not go unnoticed among other skips."""
+    for reason in _not_tested:
+        terminalreporter.section("MySQL WAS NOT TESTED", sep="!", red=True, bold=True)
+        terminalreporter.line(reason, red=True)

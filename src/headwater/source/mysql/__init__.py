@@ -1,0 +1,1 @@
+"""MySQL and MariaDB as a source: session, catalog, checks, log client, scans. MariaDB makes itself known."""

@@ -1,0 +1,49 @@
+"""Questions to the server: a statement in, rows out, refusals as our own errors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pymysql
+
+from headwater.source.mysql.refusals import Place, translate
+from headwater.source.mysql.session import Session, quote_identifier
+
+
+def qualified(schema: str, name: str) -> str:
+    """A table's name as it can stand in a statement."""
+    return f"{quote_identifier(schema)}.{quote_identifier(name)}"
+
+
+def query(session: Session, statement: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+    """The rows of a statement; a refusal comes as SourceError."""
+    try:
+        with session.cursor() as cursor:
+            cursor.execute(statement, tuple(parameters) or None)
+            return list(cursor.fetchall())
+    except (pymysql.Error, OSError) as e:
+        raise translate(place_of(session), e) from e
+
+
+def records(session: Session, statement: str) -> list[dict[str, Any]]:
+    """The rows of a SHOW statement by lower-case column name: servers differ in what else they show."""
+    try:
+        with session.cursor() as cursor:
+            cursor.execute(statement)
+            names = [d[0].lower() for d in cursor.description or ()]
+            return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+    except (pymysql.Error, OSError) as e:
+        raise translate(place_of(session), e) from e
+
+
+def variables(session: Session, names: Sequence[str]) -> Mapping[str, str]:
+    """Global variables by name, as text; those that the server does not have are absent."""
+    listed = ", ".join(f"'{name}'" for name in names)
+    return {k.lower(): v for k, v in query(session, f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ({listed})")}
+
+
+def place_of(session: Session) -> Place:
+    """Where a session leads, for messages."""
+    user = session.user.decode() if isinstance(session.user, bytes) else session.user
+    return Place(session.host, session.port, user, session.db or "")

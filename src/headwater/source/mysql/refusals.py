@@ -1,0 +1,140 @@
+"""The driver's and the server's refusals as our own errors: by number, with the server's words, never with values."""
+
+from __future__ import annotations
+
+import re
+import ssl
+from dataclasses import dataclass
+
+import pymysql
+
+from headwater.errors import DataError, HeadwaterError, Retry, SourceError
+
+# Numbers of the servers' error messages; 2000 to 2999 are the client's.
+WRONG_USER = frozenset({1045, 1130, 1698})
+NOT_ALLOWED = frozenset({1044, 1142, 1143, 1227, 1370})
+PASSWORD_EXPIRED = frozenset({1820, 1862})
+LOCKED_ACCOUNT = frozenset({3118, 4151})
+NO_PLUGIN = frozenset({1251, 1524, 2058, 2059})
+CANNOT_REACH = frozenset({1129, 2002, 2003, 2005, 2012, 2026})
+# The session is gone or was ended: shutdown, KILL, idle too long, network.
+ENDED = frozenset({1053, 1077, 1152, 1158, 1159, 1160, 1161, 1184, 1317, 1927, 2006, 2013, 2014, 2055, 3169, 4031})
+LOCKED = frozenset({1205, 3572})
+# Too many connections, a limit of the account, a deadlock, a statement's time, a table's definition that just changed.
+AGAIN = frozenset({1040, 1203, 1213, 1226, 1412, 1969, 3024})
+CHANGED = frozenset({1051, 1054, 1072, 1109, 1146, 1932})
+
+NO_CRYPTOGRAPHY = "cryptography"
+NO_NACL = "pynacl"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Whom a session leads to, for messages."""
+
+    host: str
+    port: int
+    user: str
+    database: str
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port}"
+
+
+def translate(place: Place, error: Exception) -> HeadwaterError:
+    """What the driver raised, with the way out. Its number decides; the text is the server's."""
+    number = error.args[0] if error.args and isinstance(error.args[0], int) else 0
+    text = str(error.args[1]) if len(error.args) > 1 else str(error)
+    refused = _session(place, number, text, error) or _statement(place, number, text)
+    if refused:
+        return refused
+    if isinstance(error, pymysql.err.InterfaceError):  # a closed session was used
+        return _ended(place, "the connection is closed")
+    told = f"{place}: {_without_values(text)}" + (f" (error {number})" if number else "")
+    return SourceError("source.failed", told, "See the message of the upstream.")
+
+
+def _session(place: Place, number: int, text: str, error: Exception) -> HeadwaterError | None:
+    """A session that did not come about, or that is gone."""
+    if number in WRONG_USER:
+        return _unwelcome(place, text, "Correct username and password of the connection, or create the user upstream.")
+    if number in PASSWORD_EXPIRED:
+        return _unwelcome(place, text, "Give the user a new password upstream: ALTER USER … IDENTIFIED BY …;")
+    if number in LOCKED_ACCOUNT:
+        return _unwelcome(place, text, "Unlock the user upstream: ALTER USER … ACCOUNT UNLOCK;")
+    if isinstance(error, RuntimeError) or number in NO_PLUGIN:
+        return _no_plugin(place, text)
+    if number == 1049:
+        return SourceError(
+            "source.database_missing",
+            f"{place} has no database {place.database}",
+            "Correct the connection's database.name.",
+        )
+    if number in CANNOT_REACH:
+        return _unreachable(place, text, error)
+    return _ended(place, text) if number in ENDED else None
+
+
+def _statement(place: Place, number: int, text: str) -> HeadwaterError | None:
+    """A statement that the server did not carry out."""
+    if number in NOT_ALLOWED:
+        return SourceError("source.privilege", f"{place}: {text}", "Grant the privilege to the connection's user.")
+    if number in LOCKED:
+        return SourceError(
+            "source.lock_timeout", f"a table of {place} stayed locked", "Wait; it is tried again.", Retry.AUTO
+        )
+    if number in AGAIN:
+        return SourceError("source.failed", f"{place}: {text}", "Wait; it is tried again.", Retry.AUTO)
+    if number in CHANGED:
+        return DataError("data.schema_changed", f"{place}: {text}", "Restore the table, or RESYNC TABLE.")
+    return None
+
+
+def _unwelcome(place: Place, text: str, hint: str) -> SourceError:
+    return SourceError("source.authentication", f"{place} refused user {place.user}: {text}", hint)
+
+
+def _no_plugin(place: Place, text: str) -> SourceError:
+    lower = text.lower()
+    if NO_NACL in lower or "ed25519" in lower:
+        way = "Install PyNaCl beside Headwater, or give the user another plugin upstream: ALTER USER … IDENTIFIED VIA "
+        return _unwelcome(place, "its ed25519 plugin needs PyNaCl", f"{way}mysql_native_password USING PASSWORD('…');")
+    if NO_CRYPTOGRAPHY in lower:
+        way = "Install cryptography beside Headwater, or set ssl.mode = 'require'."
+        return _unwelcome(place, "its plugin needs the package cryptography", way)
+    return _unwelcome(
+        place, text, "Give the user the plugin caching_sha2_password (MySQL) or mysql_native_password (MariaDB)."
+    )
+
+
+def _unreachable(place: Place, text: str, error: Exception) -> SourceError:
+    cause = getattr(error, "original_exception", None)
+    if isinstance(cause, ssl.SSLCertVerificationError):
+        return SourceError(
+            "source.unreachable",
+            f"the certificate of {place} is not trusted: {cause.verify_message}",
+            "Correct ssl.root.cert (or hostname, for verify-full), or choose another ssl.mode.",
+        )
+    if isinstance(cause, ssl.SSLError) or "TLS" in text:
+        return SourceError(
+            "source.unreachable",
+            f"no TLS with {place}: {cause.reason if isinstance(cause, ssl.SSLError) else text}",
+            "Choose another ssl.mode, or let the server offer TLS 1.2 or later.",
+        )
+    return SourceError(
+        "source.unreachable",
+        f"cannot reach {place}: {cause or text}",
+        "Check hostname and port, and that the server runs; what runs already tries again by itself.",
+        Retry.AUTO,
+    )
+
+
+def _ended(place: Place, text: str) -> SourceError:
+    return SourceError(
+        "source.disconnected", f"{place} ended the connection: {text}", "Wait; it is tried again.", Retry.AUTO
+    )
+
+
+def _without_values(text: str) -> str:
+    """The message without what it quotes: an unforeseen one may quote a key."""
+    return re.sub(r"'(?:[^']|'')*'?", "'…'", text)
