@@ -11,7 +11,7 @@ from decimal import Decimal
 import numpy as np
 import pyarrow as pa
 
-from headwater.decode.pgoutput import decode_changes
+from headwater.decode.changes import decode_changes
 from headwater.decode.values import lake_type
 from headwater.model import Column, LogColumn, SchemaVersion, UpstreamType
 

@@ -36,7 +36,6 @@ from headwater.engine import spark
 from headwater.engine.task import run_task
 from headwater.model import Json, RelationInfo, ScanResult, Span, TableState
 from headwater.relation import base
-from headwater.source.postgres.extent import KeyWalk, read_extent
 from headwater.storage import Storage
 from support.backfill import Bench, bench
 
@@ -96,7 +95,7 @@ def headwater(race: Race, relation: RelationInfo) -> None:
     """Plans, scans and commits the table as the server does."""
     storage = Storage(race.home)
     job = dataclasses.replace(race.table.job(Span(None, None)), root=str(race.home), base_path=relation.base_path)
-    plan = Plan.of(read_extent(job.endpoint, job.scan_table, job.expected), ("int8",))
+    plan = Plan.of(job.reach.read_extent(job.table), ("BIGINT",))
     commits = 0
 
     def scan(span: Span) -> list[ScanResult]:
@@ -106,7 +105,7 @@ def headwater(race: Race, relation: RelationInfo) -> None:
         rest = [] if result.stopped_at is None else scan(Span(result.stopped_at, span.hi))
         return [result, *rest]
 
-    with KeyWalk(job.endpoint, job.scan_table) as walk, ThreadPoolExecutor(max(1, spark.slots() // 2)) as pool:
+    with job.reach.walk(job.table) as walk, ThreadPoolExecutor(max(1, spark.slots() // 2)) as pool:
         running = [pool.submit(scan, span) for span in spans_of(plan, walk.next_bound)]
         for done in as_completed(running):
             for result in done.result():

@@ -411,12 +411,16 @@ class Json:
         )
         return Layout(v["relation_id"], v["base_version"], spans, v["complete"])
 
-    @staticmethod
+    @classmethod
     @lru_cache(maxsize=1024)  # read many times a second, and hardly ever different
-    def columns(text: str) -> tuple[Column, ...]:
+    def columns(cls, text: str) -> tuple[Column, ...]:
         return tuple(
-            Column(c["name"], c["lake_type"], UpstreamType(**c["upstream"]), c["nullable"]) for c in json.loads(text)
+            Column(c["name"], c["lake_type"], cls._type(c["upstream"]), c["nullable"]) for c in json.loads(text)
         )
+
+    @staticmethod
+    def _type(value: dict[str, Any]) -> UpstreamType:
+        return UpstreamType(**{**value, "labels": tuple(value.get("labels", ()))})
 
     @classmethod
     def scan_result(cls, text: str) -> ScanResult:

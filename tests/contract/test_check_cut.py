@@ -11,7 +11,8 @@ import pytest
 
 from headwater.demo.embedded import EmbeddedPostgres
 from headwater.source.postgres import publication, slot
-from headwater.source.postgres.cut import files_unchanged, import_statement, upstream_cut
+from headwater.source.postgres.cut import files_unchanged, upstream_cut
+from headwater.source.postgres.scan import import_statement
 from headwater.source.postgres.session import Endpoint, lsn_to_int
 
 WRITERS = 6

@@ -123,7 +123,7 @@ def test_the_first_span_is_there_before_the_second_bound_is_asked_for(
 ) -> None:
     table = table_of(upstream, tmp_path, SHAPES[name])
     asked = 0
-    with KeyWalk(table.endpoint, table.job(WHOLE).scan_table) as walk:
+    with KeyWalk(table.endpoint, table.job(WHOLE).table) as walk:
 
         def next_bound(after: Bound | None, upto: Bound, rows: int) -> Bound | None:
             nonlocal asked
@@ -199,7 +199,7 @@ def test_keys_that_come_and_go_while_planning_goes_on_are_lost_to_no_span(
     r = random.Random(seed)
     plan = table.plan(span_rows=STEP, span_bytes=1)
     planned = []
-    with KeyWalk(table.endpoint, table.job(WHOLE).scan_table) as walk:
+    with KeyWalk(table.endpoint, table.job(WHOLE).table) as walk:
         for number, span in enumerate(spans(plan, walk.next_bound)):
             planned.append(span)
             at = f"{table.schema}.t"

@@ -16,7 +16,6 @@ from headwater.backfill.span import WHOLE
 from headwater.demo.embedded import EmbeddedPostgres
 from headwater.errors import HeadwaterError, Retry
 from headwater.model import ScanResult, Span
-from headwater.source.postgres.scan import Expected
 from headwater.source.postgres.session import lsn_to_int
 from headwater.source.postgres.snapshot import sees
 from support.backfill import bench, endpoint_of
@@ -211,12 +210,12 @@ def test_a_table_that_was_created_again_is_not_read_as_the_old_one(database: Any
     assert {gone.value.code, again.value.code} == {"data.rewritten"}
 
 
-@pytest.mark.parametrize("expected", [Expected(system_identifier="1"), Expected(timeline="7")])
-def test_another_server_or_timeline_is_refused(expected: Expected, database: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize("identity", [{"system_identifier": "1"}, {"timeline": "7"}])
+def test_another_server_or_timeline_is_refused(identity: dict[str, str], database: Any, tmp_path: Path) -> None:
     database.execute("CREATE TABLE t (id int PRIMARY KEY)")
     table = bench(database, tmp_path, "t")
     with pytest.raises(HeadwaterError) as e:
-        scan_span(table.job(WHOLE, expected=expected))
+        scan_span(table.job(WHOLE, identity=identity))
     assert e.value.code == "source.replaced"
 
 

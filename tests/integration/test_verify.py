@@ -12,6 +12,7 @@ from headwater.check.verify import Target, Verified, verify
 from headwater.decode.values import arrow_schema, lake_type
 from headwater.model import Bound, Column, CoveredSpan, Layout, RelationInfo, Span, TableState
 from headwater.source.postgres.catalog import describe_table
+from headwater.source.postgres.reach import PostgresReach
 from headwater.source.postgres.session import Endpoint
 
 ROWS = [
@@ -60,7 +61,9 @@ WHOLE = Layout(1, 0, (CoveredSpan(Span(None, None), 0, 0),), True)
 
 
 def outcome(database: Any, relation: RelationInfo, lake: DataFrame, layout: Layout = WHOLE) -> Verified:
-    (found,) = verify([Target(relation, layout, lambda _: lake)], endpoint_of(database), lambda position: 7)
+    (found,) = verify(
+        [Target(relation, layout, lambda _: lake)], PostgresReach(endpoint_of(database)), lambda position: 7
+    )
     assert found.index == 7
     return found
 

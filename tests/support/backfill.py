@@ -10,12 +10,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from headwater.backfill.plan import Plan, spans
-from headwater.backfill.scan import ScanJob, scan_span
+from headwater.backfill.scan import ScanJob, job_for, scan_span
 from headwater.decode.values import lake_type
-from headwater.model import Column, ScanResult, Span
+from headwater.model import Column, RelationInfo, ScanResult, Span, TableState
 from headwater.source.postgres.catalog import describe_table
 from headwater.source.postgres.extent import KeyWalk, read_extent
-from headwater.source.postgres.scan import Expected
+from headwater.source.postgres.reach import PostgresReach
 from headwater.source.postgres.session import Endpoint
 
 
@@ -31,27 +31,38 @@ class Bench:
     oid: int
     home: Path
 
-    def job(self, span: Span, **changes: Any) -> ScanJob:
-        job = ScanJob(
-            self.endpoint,
-            self.schema,
-            self.table,
-            self.columns,
-            self.key,
-            span,
-            str(self.home),
-            "base",
-            Expected(table_oid=self.oid),
+    @property
+    def relation(self) -> RelationInfo:
+        """The table as a relation of the lake would have it."""
+        return RelationInfo(
+            id=1,
+            name=self.table,
+            connection_id=1,
+            upstream_schema=self.schema,
+            upstream_table=self.table,
+            upstream_id=self.oid,
+            columns=self.columns,
+            key=self.key,
+            options={},
+            state=TableState.FILLING,
+            error=None,
+            base_path="base",
+            base_version=0,
+            begin_index=0,
         )
+
+    def job(self, span: Span, **changes: Any) -> ScanJob:
+        identity = changes.pop("identity", {})
+        job = job_for(self.relation, PostgresReach(self.endpoint), identity, span, str(self.home))
         return replace(job, **changes)
 
     def plan(self, **options: int) -> Plan:
-        extent = read_extent(self.endpoint, self.job(Span(None, None)).scan_table, Expected(table_oid=self.oid))
         by_name = {c.name: c for c in self.columns}
-        return Plan.of(extent, tuple(by_name[k].upstream.name for k in self.key), **options)
+        extent = read_extent(self.endpoint, self.job(Span(None, None)).table)
+        return Plan.of(extent, tuple(by_name[k].lake_type for k in self.key), **options)
 
     def spans(self, plan: Plan, **options: Any) -> list[Span]:
-        with KeyWalk(self.endpoint, self.job(Span(None, None)).scan_table) as walk:
+        with KeyWalk(self.endpoint, self.job(Span(None, None)).table) as walk:
             return [*spans(plan, walk.next_bound, **options), plan.beyond]
 
     def rows(self, result: ScanResult) -> list[dict[str, Any]]:

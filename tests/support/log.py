@@ -10,6 +10,7 @@ from headwater.changelog.writer import SegmentWriter
 from headwater.engine.home import Home
 from headwater.meta import connections, lease, segments
 from headwater.meta.lease import Lease
+from headwater.source.postgres.frame import PostgresFraming
 from support.messages import inbox
 
 
@@ -37,7 +38,7 @@ class Log:
 
     def flow(self) -> SegmentWriter:
         """A writer as at the beginning of a flow."""
-        return SegmentWriter(self.home.meta, self.home.storage, self.held, self.info())
+        return SegmentWriter(self.home.meta, self.home.storage, self.held, self.info(), PostgresFraming())
 
     def info(self) -> Any:
         with self.home.meta.read() as c:

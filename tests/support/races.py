@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from headwater.backfill.scan import Hooks, scan_span
 from headwater.backfill.span import locate, one_key
-from headwater.decode.pgoutput import OLD, TXN
+from headwater.decode.changes import OLD, TXN
 from headwater.model import Bound, CoveredSpan, Layout, RelationInfo, ScanResult, Span
 from headwater.relation.judge import judge
 from headwater.relation.net import Judgement, net
@@ -57,7 +57,7 @@ class Track:
         commits = self.commits()
         changes = self.log.changes(self.table.columns, self.table.key).table
         places = [commits[txn] for txn in changes[TXN].to_pylist()]
-        return changes.append_column("commit_lsn", pa.array(places, pa.int64()))
+        return changes.append_column("commit", pa.array(places, pa.int64()))
 
     def commits(self) -> dict[int, int]:
         """Per transaction the place of its commit, as the log's begin messages name it."""
@@ -100,7 +100,7 @@ class Race:
         layout = self.layout()
         results = [r for _, r in self._in_order()]
         judged = (by or self.by_the_rule)(layout, results, changes)
-        overlay = net([changes.drop_columns("commit_lsn")], self.track.table.columns, self.track.table.key, judged)
+        overlay = net([changes.drop_columns("commit")], self.track.table.columns, self.track.table.key, judged)
         base: Rows = {(row["id"],): row for result in results for row in self._rows(result)}
         return applied(base, overlay, self.track.table.columns, self.track.table.key)
 
@@ -132,7 +132,7 @@ class Race:
     def by_watermark(self, layout: Layout, results: Sequence[ScanResult], changes: pa.Table) -> Judgement:
         """The wrong rule: a change was seen iff its commit stands in the log before the place taken with the scan."""
         high = np.array([lsn_to_int(r.high) for r in results], np.int64)
-        lsn = changes["commit_lsn"].to_numpy()
+        lsn = changes["commit"].to_numpy()
         spans = [s.span for s in layout.spans]
 
         def later(keys: pa.Table) -> NDArray[np.bool_]:

@@ -11,7 +11,7 @@ import numpy as np
 import psycopg
 import pyarrow as pa
 
-from headwater.decode.pgoutput import Changes, decode_changes
+from headwater.decode.changes import Changes, decode_changes
 from headwater.decode.scan import select_expression, to_lake
 from headwater.decode.text import Decoded, decode_text
 from headwater.decode.values import arrow_schema, lake_type, resolve_type
@@ -79,7 +79,7 @@ def scan(
     database: Any, table: str, columns: tuple[Column, ...], order: str, key: tuple[str, ...] = ()
 ) -> tuple[pa.Table, dict[str, int]]:
     """The table by the scan's way: ADBC, native where the type table says so."""
-    wanted = ", ".join(select_expression(quote_identifier(c.name), c) for c in columns)
+    wanted = ", ".join(select_expression(c).format(quote_identifier(c.name)) for c in columns)
     unkept: dict[str, int] = {}
     batches = []
     with adbc.connect(endpoint(database).uri()) as connection, connection.cursor() as cursor:

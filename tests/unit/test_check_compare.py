@@ -18,6 +18,7 @@ from headwater.check.digest import Digest, digest, hashes, rows_in
 from headwater.check.verify import index_at, merged
 from headwater.decode.values import arrow_schema
 from headwater.model import Bound, Column, CoveredSpan, Span, UpstreamType
+from headwater.source.postgres.session import lsn_to_int
 
 KINDS: dict[str, st.SearchStrategy[Any]] = {
     "INT": st.integers(-(2**31), 2**31 - 1),
@@ -142,7 +143,7 @@ def test_an_equal_table_says_how_many_rows() -> None:
 def transactions(*ends: tuple[int, int]) -> pa.Table:
     return pa.table(
         {
-            "commit_lsn": pa.array([e for e, _ in ends], pa.int64()),
+            "commit": pa.array([e for e, _ in ends], pa.int64()),
             "last_index": pa.array([i for _, i in ends], pa.int64()),
         }
     )
@@ -152,8 +153,8 @@ def transactions(*ends: tuple[int, int]) -> pa.Table:
     ("position", "index"), [("0/0", 3), ("0/F", 3), ("0/10", 5), ("0/1F", 5), ("0/20", 9), ("1/0", 9)]
 )
 def test_the_index_of_a_position_is_the_last_commit_that_ends_by_it(position: str, index: int) -> None:
-    assert index_at(transactions((16, 5), (32, 9)), position, 3) == index
-    assert index_at(transactions(), position, 3) == 3
+    assert index_at(transactions((16, 5), (32, 9)), lsn_to_int(position), 3) == index
+    assert index_at(transactions(), lsn_to_int(position), 3) == 3
 
 
 def test_adjacent_spans_become_one_question() -> None:

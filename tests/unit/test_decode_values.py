@@ -6,9 +6,11 @@ import pyarrow as pa
 import pytest
 
 from headwater.decode.literals import key_array
-from headwater.decode.values import arrow_type, can_hold, lake_type, normalise_type, resolve_type, scans_as_text
+from headwater.decode.postgres.types import scans_as_text
+from headwater.decode.values import arrow_type, can_hold, lake_type, normalise_type, resolve_type
 from headwater.errors import DataError, DefinitionError
 from headwater.model import Column, UpstreamType
+from headwater.source.postgres.types import TEXTUAL
 
 
 def numeric(precision: int | None = None, scale: int | None = None) -> UpstreamType:
@@ -100,7 +102,7 @@ def test_a_type_that_is_not_in_the_table_is_lossless_text() -> None:
 
 def test_a_key_declared_string_no_longer_has_the_databases_order() -> None:
     def ordered(name: str, lake: str, upstream: bool = True) -> bool:
-        return Column("k", lake, UpstreamType(name, 1, ordered=upstream)).ordered
+        return Column("k", lake, UpstreamType(name, 1, ordered=upstream, textual=name in TEXTUAL)).ordered
 
     assert ordered("int4", "INT") and ordered("int4", "BIGINT") and ordered("numeric", "DECIMAL(10,2)")
     assert ordered("uuid", "STRING") and ordered("text", "STRING")

@@ -10,8 +10,10 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headwater.changelog.frame import Progress, find_boundary, frame, parse_relation, widen
 from headwater.model import LogColumn
+from headwater.source.frames import Progress
+from headwater.source.postgres.frame import PostgresFraming, frame, parse_relation, widen
+from headwater.source.postgres.session import int_to_lsn
 from support.messages import begin, commit, data, inbox, keepalive, relation, row, truncate
 
 
@@ -75,20 +77,20 @@ def build(transactions: list[Any], first_txn: int) -> tuple[list[bytes], Model, 
 @given(MESSAGES, st.sampled_from([1000, 2**32 - 500, 2**32 + 100, 7 * 2**32 - 3]))
 def test_framing_finds_what_a_plain_reading_finds(transactions: list[Any], first_txn: int) -> None:
     messages, model, last = build(transactions, first_txn)
-    found, after = frame(*inbox(messages).arrays(), Progress(1, first_txn, 0))
+    found, after = frame(*inbox(messages).arrays(), Progress(1, "0/0", first_txn))
     assert found_rows(messages, found) == model.rows
     t = found.transactions
-    assert list(zip(t.txn, t.commit_lsn, t.first_index, t.last_index, strict=True)) == model.transactions
-    assert after.position == last and not after.open and after.next_index == len(model.rows) + 1
+    assert list(zip(t.txn, t.commit, t.first_index, t.last_index, strict=True)) == model.transactions
+    assert after.position == int_to_lsn(last) and not after.open and after.next_index == len(model.rows) + 1
 
 
 @given(MESSAGES, st.integers(1, 60))
 def test_a_flow_cut_anywhere_gives_the_same_rows_and_transactions(transactions: list[Any], every: int) -> None:
     messages, model, _ = build(transactions, 2**32 - 20)
-    rows, done, progress, rest = [], [], Progress(1, 2**32 - 20, 0), inbox([])
+    rows, done, progress, rest = [], [], Progress(1, "0/0", 2**32 - 20), inbox([])
     for at in range(0, len(messages), every):
         rest.extend(messages[at : at + every])
-        cut = find_boundary(*rest.arrays(), progress.open)
+        cut = PostgresFraming().boundary(*rest.arrays(), progress.open)
         count, size = (cut.whole, cut.whole_bytes) if cut.whole else (cut.piece, cut.piece_bytes)
         if not count:
             continue
@@ -101,8 +103,8 @@ def test_a_flow_cut_anywhere_gives_the_same_rows_and_transactions(transactions: 
             for i in range(len(frames))
         ]
         t = frames.transactions
-        done += list(zip(t.txn, t.commit_lsn, t.first_index, t.last_index, strict=True))
-        del bytes_, lengths
+        done += list(zip(t.txn, t.commit, t.first_index, t.last_index, strict=True))
+        del bytes_, lengths, frames, t
         rest = rest.without(count, size)
     assert rows == model.rows
     assert done == model.transactions
@@ -128,10 +130,10 @@ def test_a_32_bit_transaction_number_is_widened_to_the_one_nearest_to_the_last(l
 
 def test_a_keepalive_moves_the_position_only_outside_a_transaction() -> None:
     inside = inbox([begin(5), row("I", 1), keepalive(900)])
-    assert find_boundary(*inside.arrays(), False).whole == 0
+    assert PostgresFraming().boundary(*inside.arrays(), False).whole == 0
     outside = inbox([begin(5), row("I", 1), commit(500), keepalive(900)])
-    assert frame(*outside.arrays(), Progress(1, 4, 0))[1].position == 900
-    assert find_boundary(*inbox([keepalive(900)]).arrays(), True).whole == 0
+    assert frame(*outside.arrays(), Progress(1, "0/0", 4))[1].position == int_to_lsn(900)
+    assert PostgresFraming().boundary(*inbox([keepalive(900)]).arrays(), True).whole == 0
 
 
 def test_a_relation_message_keeps_unicode_names_modifiers_and_key_columns() -> None:

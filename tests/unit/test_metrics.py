@@ -48,7 +48,7 @@ class Serving:
         return Lag(4096, 1.5)
 
     def log_end(self, connection_id: int) -> LogEnd | None:
-        return LogEnd("0/FF", 1000, 5000)
+        return LogEnd("0/FF", 0, 1000, 5000)
 
     def overlay(self, relation_id: int) -> int | None:
         return 7

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from headwater.decode.pgoutput import Changes
+from headwater.decode.changes import Changes
 from headwater.meta.store import Meta
 from headwater.model import Bound, CoveredSpan, Layout, Op, RunInfo, Span
 from headwater.relation import runs, upkeep

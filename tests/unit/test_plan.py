@@ -34,7 +34,7 @@ def test_spans_are_neighbours_from_end_to_end(values: set[int], step: int, estim
     ordered = sorted(values)
     plan = Plan.of(
         extent(ordered[0] if ordered else None, ordered[-1] if ordered else None, estimate, size=1 << 40),
-        ("int8" if integer else "text",),
+        ("BIGINT" if integer else "STRING",),
         span_rows=step,
     )
     planned = [*spans(plan, keys_of(ordered)), plan.beyond]
@@ -62,7 +62,7 @@ def test_keys_that_come_and_go_between_the_questions_leave_no_gap(
     r = Random(seed)
     first, last = min(values), max(values)
     plan = Plan.of(
-        extent(first, last, 10**6 if dense else -1), ("int8",), span_rows=step, span_bytes=0, max_spans=10**7
+        extent(first, last, 10**6 if dense else -1), ("BIGINT",), span_rows=step, span_bytes=0, max_spans=10**7
     )
     now = set(values)
 
@@ -81,17 +81,17 @@ def test_keys_that_come_and_go_between_the_questions_leave_no_gap(
 
 def test_short_rows_make_longer_spans_and_a_huge_table_no_more_than_the_limit() -> None:
     rows = 3_000_000
-    assert Plan.of(extent(1, rows, rows, size=rows * 64), ("text",)).step == (64 << 20) // 64
-    assert Plan.of(extent(1, rows, rows, size=rows * 10_000), ("text",)).step == 200_000
-    assert Plan.of(extent(1, 10**11, 10**11, size=10**15), ("text",)).step >= 10**11 // MAX_SPANS
-    assert Plan.of(extent(1, rows, -1, size=10**9), ("text",)).step == 200_000
+    assert Plan.of(extent(1, rows, rows, size=rows * 64), ("STRING",)).step == (64 << 20) // 64
+    assert Plan.of(extent(1, rows, rows, size=rows * 10_000), ("STRING",)).step == 200_000
+    assert Plan.of(extent(1, 10**11, 10**11, size=10**15), ("STRING",)).step >= 10**11 // MAX_SPANS
+    assert Plan.of(extent(1, rows, -1, size=10**9), ("STRING",)).step == 200_000
 
 
 def test_only_dense_integers_are_cut_by_arithmetic() -> None:
-    assert Plan.of(extent(5, 1_000_004, 900_000), ("int4",)).dense_from == 5
-    assert Plan.of(extent(5, 1_000_004, 100_000), ("int4",)).dense_from is None
-    assert Plan.of(extent(5, 1_000_004, -1), ("int4",)).dense_from is None
-    assert Plan.of(extent(5, 1_000_004, 900_000), ("text",)).dense_from is None
+    assert Plan.of(extent(5, 1_000_004, 900_000), ("INT",)).dense_from == 5
+    assert Plan.of(extent(5, 1_000_004, 100_000), ("INT",)).dense_from is None
+    assert Plan.of(extent(5, 1_000_004, -1), ("INT",)).dense_from is None
+    assert Plan.of(extent(5, 1_000_004, 900_000), ("STRING",)).dense_from is None
 
 
 def test_an_estimate_that_is_far_too_low_does_not_give_endless_spans() -> None:
@@ -101,13 +101,13 @@ def test_an_estimate_that_is_far_too_low_does_not_give_endless_spans() -> None:
         end = (0 if after is None else int(after.key[0])) + rows
         return Bound((str(end),)) if end < int(upto.key[0]) else None
 
-    plan = Plan.of(extent(1, 10**15, -1), ("int8",))
+    plan = Plan.of(extent(1, 10**15, -1), ("BIGINT",))
     planned = list(islice(spans(plan, next_bound), 10 * MAX_SPANS))
     assert planned[-1].hi == plan.last
     assert len(planned) < 4 * MAX_SPANS
 
 
 def test_the_open_end_is_what_the_first_transaction_saw() -> None:
-    plan = Plan.of(extent(1, 9, 9), ("int4",))
+    plan = Plan.of(extent(1, 9, 9), ("INT",))
     assert plan.beyond == Span(Bound(("9",)), None)
     assert (plan.beyond_result.saw, plan.beyond_result.high, plan.beyond_result.files) == ("1:1:", "0/1", ())

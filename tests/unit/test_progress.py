@@ -12,8 +12,8 @@ from headwater.meta.progress import Progress
 from headwater.model import SpanState
 
 
-def distance(position: str, end: str) -> int:
-    return max(0, int(end) - int(position))
+def passed(position: str, end: str) -> bool:
+    return int(position) >= int(end)
 
 
 def rate_of(looks: list[tuple[float, int]]) -> Rate:
@@ -88,31 +88,31 @@ def test_an_estimated_duration_says_that_it_is_one(seconds: float, words: str) -
 
 
 def test_an_upstream_that_is_not_ahead_has_no_lag_however_old_its_last_change_is() -> None:
-    ahead = Ahead().saw("100", 10.0, "100", distance)
-    ahead = ahead.saw("100", 1000.0, "100", distance)
-    assert ahead.lag("100", distance, 1001.0) == Lag(0, 0.0)
+    ahead = Ahead().saw("100", 0, 10.0, "100", passed)
+    ahead = ahead.saw("100", 0, 1000.0, "100", passed)
+    assert ahead.lag("100", passed, 1001.0) == Lag(0, 0.0)
 
 
 def test_lag_is_since_when_the_upstream_has_what_the_changelog_has_not() -> None:
     ahead = Ahead()
     for at, end in [(10.0, "100"), (12.0, "200"), (14.0, "300"), (16.0, "300")]:
-        ahead = ahead.saw(end, at, "100", distance)
-    assert ahead.lag("100", distance, 17.0) == Lag(200, 5.0)
-    assert ahead.lag("250", distance, 17.0) == Lag(50, 3.0)
-    assert ahead.lag("300", distance, 17.0) == Lag(0, 0.0)
-    assert ahead.saw("400", 18.0, "300", distance).ends == ((14.0, "300"), (18.0, "400")), "the rest was passed"
+        ahead = ahead.saw(end, int(end) - 100, at, "100", passed)
+    assert ahead.lag("100", passed, 17.0) == Lag(200, 5.0)
+    assert ahead.lag("250", passed, 17.0) == Lag(200, 3.0)
+    assert ahead.lag("300", passed, 17.0) == Lag(0, 0.0)
+    assert ahead.saw("400", 100, 18.0, "300", passed).ends == ((14.0, "300"), (18.0, "400")), "the rest was passed"
 
 
 def test_an_upstream_that_nobody_asked_lately_may_be_anywhere() -> None:
-    assert Ahead().lag("100", distance, 5.0) is None
-    ahead = Ahead().saw("100", 10.0, "0", distance)
-    assert ahead.lag("0", distance, 10.0 + STALE_S) is not None
-    assert ahead.lag("0", distance, 10.1 + STALE_S) is None
+    assert Ahead().lag("100", passed, 5.0) is None
+    ahead = Ahead().saw("100", 100, 10.0, "0", passed)
+    assert ahead.lag("0", passed, 10.0 + STALE_S) is not None
+    assert ahead.lag("0", passed, 10.1 + STALE_S) is None
 
 
 def test_a_changelog_that_is_far_behind_for_days_costs_no_memory_and_keeps_its_first_moment() -> None:
     ahead = Ahead()
     for i in range(20_000):
-        ahead = ahead.saw(str(i + 1), float(i), "0", distance)
+        ahead = ahead.saw(str(i + 1), i + 1, float(i), "0", passed)
     assert len(ahead.ends) <= SAMPLES
-    assert ahead.lag("0", distance, 20_000.0) == Lag(20_000, 20_000.0)
+    assert ahead.lag("0", passed, 20_000.0) == Lag(20_000, 20_000.0)

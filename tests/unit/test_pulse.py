@@ -97,16 +97,16 @@ def test_an_upstream_that_does_not_answer_is_left_alone_for_a_while(
     answers = True
 
     class Upstream:
-        def log_end(self) -> LogEnd:
+        def log_end(self, since: str) -> LogEnd:
             asked.append(clock.now)
             if not answers:
                 raise SourceError("source.unreachable", "no answer", "Wait.", Retry.AUTO)
-            return LogEnd("0/20", 100, None)
+            return LogEnd("0/20", 16, 100, None)
 
     monkeypatch.setattr(pulse, "upstream_of", lambda meta, id: Upstream())
     seen = Pulse(home)
     seen.ask()
-    assert seen.lag(1, "0/10") == Lag(16, 0.0) and seen.log_end(1) == LogEnd("0/20", 100, None)
+    assert seen.lag(1, "0/10") == Lag(16, 0.0) and seen.log_end(1) == LogEnd("0/20", 16, 100, None)
     answers = False
     for _ in range(10):
         clock.now += 2

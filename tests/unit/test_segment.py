@@ -19,6 +19,7 @@ from headwater.changelog.writer import WriterThread
 from headwater.errors import DataError, FencedError, HeadwaterError
 from headwater.meta import lease, segments
 from headwater.model import Op
+from headwater.source.postgres.upstream import PostgresUpstream
 from support.log import Log
 from support.messages import begin, commit, inbox, keepalive, relation, row, truncate
 
@@ -48,7 +49,7 @@ def test_a_reader_of_one_table_gets_its_rows_in_index_order_and_range(log: Log) 
         paths = [s.path for s in segments.in_range(c, log.id, 0, 6)]
         assert [p.truncates for s in segments.in_range(c, log.id, 3, 6) for p in s.parts] == [1, 1]
     done = reader.read_transactions(log.home.storage, paths).to_pylist()
-    assert [(t["txn"], t["commit_lsn"], t["first_index"], t["last_index"], t["changes"]) for t in done] == [
+    assert [(t["txn"], t["commit"], t["first_index"], t["last_index"], t["changes"]) for t in done] == [
         (101, 200, 1, 3, 3),
         (102, 300, 4, 6, 3),
     ]
@@ -168,9 +169,10 @@ def test_a_segment_file_that_is_gone_or_damaged_is_a_clear_error(log: Log) -> No
 
 
 def test_more_than_a_gigabyte_of_one_table_is_spread_over_several_batches(log: Log) -> None:
-    from headwater.changelog.frame import Progress, frame
+    from headwater.source.frames import Progress
+    from headwater.source.postgres.frame import frame
 
-    frames, _ = frame(*inbox([begin(1), relation(1, "a"), *[row("I", 1)] * 5, commit(9)]).arrays(), Progress(1, 1, 0))
+    frames, _ = frame(*inbox([begin(1), relation(1, "a"), *[row("I", 1)] * 5, commit(9)]).arrays(), Progress(1, "0/1"))
     heavy = replace(frames, length=frames.length * 0 + (900 << 20))
     assert [g.rows.tolist() for g in segment.group(heavy, {})] == [[0], [1], [2], [3], [4]]
     assert [g.rows.tolist() for g in segment.group(frames, {})] == [[0, 1, 2, 3, 4]]
@@ -194,13 +196,13 @@ def test_the_envelope_shows_changes_as_debezium_does() -> None:
         {
             "last_index": [7, 9],
             "txn": [101, 102],
-            "commit_lsn": [200, 300],
+            "commit": [200, 300],
             "commit_time_us": [1_000_000, 2_000_000],
             "first_index": [5, 8],
             "changes": [3, 2],
         }
     )
-    place = Place("0.1.0", "pg", "shop", "public", "t")
+    place = Place("0.1.0", "pg", "shop", "public", "t", PostgresUpstream.origin)
     rows = envelope(changes, transactions, ["id"], place).to_pylist()
     assert [r["op"] for r in rows] == ["c", "u", "d", "t"]
     assert json.loads(rows[0]["after"]) == {"id": 1, "note": "ä", "at": "1970-01-01T00:00:00Z", "raw": "AAE="}

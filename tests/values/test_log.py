@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from headwater.decode.pgoutput import decode_before
+from headwater.decode.changes import decode_before
 from headwater.errors import DataError
 from headwater.model import Column, Op
 from support.values import Log, columns_of, scan

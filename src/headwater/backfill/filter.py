@@ -18,13 +18,10 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
+from headwater.decode.dialects import comparable
 from headwater.errors import DefinitionError
 from headwater.model import Column, Condition, Joined, Test
 
-ORDER_TYPES = frozenset({"int2", "int4", "int8", "numeric", "date", "timestamp", "timestamptz"})
-EQUAL_TYPES = frozenset({"bool", "text", "varchar", "uuid", "enum"})
-# Every value of these is kept, so NULL here is NULL there.
-KEPT_TYPES = frozenset({"int2", "int4", "int8", "bool", "text", "varchar", "uuid", "enum"})
 _EQUAL = {exp.EQ: "=", exp.NEQ: "<>"}
 _ORDER = {exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">="}
 _TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "<>": "<>"}
@@ -35,7 +32,7 @@ _HINT = "Compare columns with constants by =, <>, <, <=, >, >=, IN, BETWEEN and 
 def read_filter(text: str, columns: tuple[Column, ...]) -> Condition:
     """The condition that a filter's text says of these columns."""
     try:
-        tree = sqlglot.parse_one(text, dialect="postgres")
+        tree = sqlglot.parse_one(text, dialect=columns[0].upstream.dialect or None)
     except SqlglotError as e:
         raise DefinitionError("table.filter", f"the filter cannot be read: {str(e).splitlines()[0]}", _HINT) from e
     return _condition(tree, {c.name.lower(): c for c in columns})
@@ -75,42 +72,42 @@ def _condition(node: exp.Expr, columns: dict[str, Column]) -> Condition:
             if isinstance(node.left, exp.Column):
                 return Test(*_checked(node.left, op, [node.right], columns))
             return Test(*_checked(node.right, _TURNED[op], [node.left], columns))
-    raise _refused(f"`{node.sql(dialect='postgres')}` cannot stand in a filter")
+    raise _refused(f"`{node.sql()}` cannot stand in a filter")
 
 
 def _checked(
     node: exp.Expr, op: str, constants: Sequence[exp.Expr], columns: dict[str, Column]
 ) -> tuple[str, str, tuple[Any, ...]]:
     if not isinstance(node, exp.Column) or node.table:
-        raise _refused(f"`{node.sql(dialect='postgres')}` is no column")
+        raise _refused(f"`{node.sql()}` is no column")
     column = columns.get(node.name.lower())
     if column is None:
         raise _refused(f"the table has no column {node.name}")
-    type = column.upstream.name
-    natural = column.lake_type != "STRING" or type in EQUAL_TYPES
-    if op == "null" and type not in KEPT_TYPES:
-        raise _refused(f"{column.name} cannot be asked for NULL: {type} has values that the lake keeps as NULL")
-    if op in _ORDER.values() and type not in ORDER_TYPES:
-        raise _refused(f"{column.name} has an order only in the database; it can be asked with =, <> and IN")
-    if not natural or type not in ORDER_TYPES | EQUAL_TYPES:
+    type, known = column.upstream.name, comparable(column.upstream)
+    natural = known is not None and (column.lake_type != "STRING" or not known.ordered)
+    if known is None or not natural:
         raise _refused(f"{column.name} ({type}) cannot be compared outside the database for certain")
-    return column.name, op, tuple(_constant(c, column) for c in constants)
+    if op == "null" and not known.kept:
+        raise _refused(f"{column.name} cannot be asked for NULL: {type} has values that the lake keeps as NULL")
+    if op in _ORDER.values() and not known.ordered:
+        raise _refused(f"{column.name} has an order only in the database; it can be asked with =, <> and IN")
+    return column.name, op, tuple(_constant(c, column, known.value) for c in constants)
 
 
-def _constant(node: exp.Expr, column: Column) -> Any:
+def _constant(node: exp.Expr, column: Column, kind: str) -> Any:
     """The constant as a value of the column's type."""
     if isinstance(node, exp.Cast) and isinstance(node.this, exp.Literal):
         node = node.this  # DATE '…', '…'::date: the column says what it is
     text = node.name
     try:
-        match column.upstream.name:
+        match kind:
             case "bool":
                 if not isinstance(node, exp.Boolean):
                     raise ValueError("true or false")
                 return bool(node.this)
-            case "int2" | "int4" | "int8":
+            case "integer":
                 return int(_number(node))
-            case "numeric":
+            case "decimal":
                 return Decimal(_number(node))
             case "date":
                 return datetime.date.fromisoformat(_string(node))
@@ -119,7 +116,7 @@ def _constant(node: exp.Expr, column: Column) -> Any:
                 if value.tzinfo is not None:
                     raise ValueError("a time without a zone")
                 return value
-            case "timestamptz":
+            case "instant":
                 value = datetime.datetime.fromisoformat(_string(node))
                 if value.tzinfo is None:
                     raise ValueError("a time with its zone, like '2026-01-31 12:00:00+00'")

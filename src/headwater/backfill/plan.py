@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from headwater.config import MAX_SPANS, SPAN_BYTES, SPAN_ROWS
 from headwater.model import Bound, ScanResult, Span
-from headwater.source.postgres.extent import Extent
+from headwater.source.scan import Extent
 
-INTEGERS = frozenset({"int2", "int4", "int8"})
+INTEGERS = frozenset({"TINYINT", "SMALLINT", "INT", "BIGINT"})
 DENSE = 0.5  # an integer key with at least this share of its range in use is cut by arithmetic
 
 # Bounds(after, upto, rows) → the key `rows` rows after `after` if it lies before `upto`, else None.
@@ -40,7 +40,7 @@ class Plan:
         span_bytes: int = SPAN_BYTES,
         max_spans: int = MAX_SPANS,
     ) -> Plan:
-        """The plan for a table of this extent whose key columns have these upstream types."""
+        """The plan for a table of this extent whose key columns have these lake types."""
         last = None if extent.last is None else Bound(extent.last, after=True)
         step = rows_per_span(extent, span_rows, span_bytes, max_spans)
         nothing = ScanResult(saw=extent.saw, high=extent.high, files=(), rows=0, server_life=extent.server_life)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import pyarrow as pa
 
@@ -14,69 +13,45 @@ from headwater.backfill.filter import read_filter
 from headwater.config import LOCK_TIMEOUT_S, SCAN_BATCH_BYTES, SCAN_SLICE_S
 from headwater.decode.scan import select_expression, text_expression, to_lake
 from headwater.decode.values import arrow_schema
-from headwater.model import Bound, Column, RelationInfo, ScanResult, Span
-from headwater.source.postgres.filter import filter_text
-from headwater.source.postgres.scan import Expected, ScanTable, TableScan
-from headwater.source.postgres.session import Endpoint, quote_identifier
+from headwater.model import Bound, RelationInfo, ScanResult, Span
+from headwater.source.scan import Hooks, Reach, ScanTable
 from headwater.storage import Storage
-
-Hooks = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
 class ScanJob:
     """Everything that a scan needs, as values: it travels to a Spark task. Its repr hides the password."""
 
-    endpoint: Endpoint
-    schema: str
-    table: str
-    columns: tuple[Column, ...]
-    key: tuple[str, ...]
+    reach: Reach
+    table: ScanTable
     span: Span
     root: str  # the home
     base_path: str  # of the base, relative to the home
-    expected: Expected = field(default_factory=Expected)
-    filter: str = ""  # as the user wrote it
     label: str = "scan"  # how the files' names begin
     slice_s: float = SCAN_SLICE_S
     lock_timeout_s: float = LOCK_TIMEOUT_S
     batch_bytes: int = SCAN_BATCH_BYTES
     max_rows: int = 0  # the scan stops after so many, and the upstream reads no more; 0: no limit
 
-    @property
-    def scan_table(self) -> ScanTable:
-        return scan_table(self.schema, self.table, self.columns, self.key, self.filter)
 
-
-def scan_table(
-    schema: str, table: str, columns: tuple[Column, ...], key: tuple[str, ...], filter: str = ""
-) -> ScanTable:
-    """The upstream table with what a scan selects from it: what decoding wants."""
+def scan_table(relation: RelationInfo, identity: dict[str, str] | None = None) -> ScanTable:
+    """The upstream table with what a scan selects from it: what decoding wants. `identity` is its connection's."""
     return ScanTable(
-        schema=schema,
-        name=table,
-        columns=columns,
-        key=key,
-        select=tuple(select_expression(quote_identifier(c.name), c) for c in columns),
-        key_text=tuple(text_expression(quote_identifier(k)) for k in key),
-        filter=filter_text(read_filter(filter, columns)) if filter else "",
-    )
-
-
-def job_for(relation: RelationInfo, endpoint: Endpoint, identity: dict[str, str], span: Span, root: str) -> ScanJob:
-    """The scan of one span of a relation; `identity` is its connection's."""
-    return ScanJob(
-        endpoint=endpoint,
         schema=relation.upstream_schema,
-        table=relation.upstream_table,
+        name=relation.upstream_table,
         columns=relation.columns,
         key=relation.key,
-        span=span,
-        root=root,
-        base_path=relation.base_path,
-        filter=relation.filter,
-        expected=Expected(identity.get("system_identifier", ""), identity.get("timeline", ""), relation.upstream_id),
+        select=tuple(select_expression(c) for c in relation.columns),
+        key_text=tuple(text_expression(c) for c in relation.key_columns),
+        filter=read_filter(relation.filter, relation.columns) if relation.filter else None,
+        upstream_id=relation.upstream_id,
+        identity=identity or {},
     )
+
+
+def job_for(relation: RelationInfo, reach: Reach, identity: dict[str, str], span: Span, root: str) -> ScanJob:
+    """The scan of one span of a relation; `identity` is its connection's."""
+    return ScanJob(reach, scan_table(relation, identity), span, root, relation.base_path)
 
 
 def scan_span(job: ScanJob, hooks: Hooks = lambda _: None) -> ScanResult:
@@ -88,15 +63,12 @@ def scan_span(job: ScanJob, hooks: Hooks = lambda _: None) -> ScanResult:
     deadline = time.monotonic() + job.slice_s
     progress = _Progress(job)
     with (
-        TableScan(
-            job.endpoint,
-            job.scan_table,
-            job.expected,
-            lock_timeout_s=job.lock_timeout_s,
-            batch_bytes=job.batch_bytes,
-            hooks=hooks,
+        job.reach.open_scan(
+            job.table, lock_timeout_s=job.lock_timeout_s, batch_bytes=job.batch_bytes, hooks=hooks
         ) as scan,
-        FileWriter(Storage(job.root), job.base_path, arrow_schema(job.columns), key=job.key, label=job.label) as writer,
+        FileWriter(
+            Storage(job.root), job.base_path, arrow_schema(job.table.columns), key=job.table.key, label=job.label
+        ) as writer,
     ):
         hooks("scan.before_rows")
         stopped_at: Bound | None = None
@@ -127,13 +99,13 @@ class _Progress:
     """Converts batches to lake types and counts what could not be kept."""
 
     def __init__(self, job: ScanJob) -> None:
-        self._columns = job.columns
-        self._key = job.key
+        self._columns = job.table.columns
+        self._key = job.table.key
         self.rows = 0
         self.unkept: Counter[str] = Counter()
 
     def convert(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        lake, unkept = to_lake(batch.select(range(len(self._columns))), self._columns, self._key)
+        lake, unkept = to_lake(batch, self._columns, self._key)
         self.rows += lake.num_rows
         self.unkept.update(unkept)
         return lake

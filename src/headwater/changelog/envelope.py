@@ -10,7 +10,7 @@ import datetime as dt
 import decimal
 import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,7 +33,7 @@ SCHEMA = pa.schema(
     ]
 )
 _OPS = {Op.INSERT: "c", Op.UPDATE: "u", Op.DELETE: "d", Op.TRUNCATE: "t"}
-_LOG_EPOCH_MS = 946_684_800_000  # 2000-01-01 UTC, the zero of PostgreSQL's clock
+_LOG_EPOCH_MS = 946_684_800_000  # 2000-01-01 UTC, from which changelogs count
 _DAY_0 = dt.date(1970, 1, 1)
 _SECOND_0 = dt.datetime(1970, 1, 1)
 
@@ -47,6 +47,7 @@ class Place:
     database: str
     schema: str
     table: str
+    origin: Callable[[int, int], dict[str, Any]]  # (commit, txn) → what this kind of database adds
 
 
 def envelope(changes: pa.Table, transactions: pa.Table, key: Sequence[str], place: Place) -> pa.Table:
@@ -103,20 +104,15 @@ def _row(
 
 
 def _source(commit: dict[str, Any], ts_ms: int, place: Place) -> dict[str, Any]:
-    lsn = commit["commit_lsn"]
     return {
         "version": place.version,
-        "connector": "postgresql",
         "name": place.connection,
         "ts_ms": ts_ms,
         "snapshot": "false",
         "db": place.database,
-        "sequence": json.dumps([str(lsn), str(lsn)]),
         "schema": place.schema,
         "table": place.table,
-        "txId": commit["txn"],
-        "lsn": lsn,  # the commit's: a change's own position orders nothing
-        "xmin": None,
+        **place.origin(commit["commit"], commit["txn"]),
     }
 
 

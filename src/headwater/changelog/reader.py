@@ -16,7 +16,7 @@ RAW = segment.SCHEMA.append(pa.field("schema_id", pa.int64(), False))
 TRANSACTIONS = pa.schema(
     [
         pa.field(name, pa.int64(), False)
-        for name in ("last_index", "txn", "commit_lsn", "commit_time_us", "first_index", "changes")
+        for name in ("last_index", "txn", "commit", "commit_time_us", "first_index", "changes")
     ]
 )
 
@@ -54,7 +54,7 @@ def _transactions(file: pa.ipc.RecordBatchFileReader) -> pa.RecordBatch:
             batch.column(2),
             *(
                 pa.array(packed[name].astype(np.int64))
-                for name in ("commit_lsn", "commit_time_us", "first_index", "changes")
+                for name in ("commit", "commit_time_us", "first_index", "changes")
             ),
         ],
         schema=TRANSACTIONS,

@@ -15,10 +15,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from headwater.changelog.frame import Frames, Ops, Relation, Transactions, kernel
 from headwater.errors import DataError
 from headwater.model import Op
 from headwater.source.base import Bytes, Longs
+from headwater.source.frames import Frames, Ops, Relation, Transactions
+from headwater.source.kernel import kernel
 from headwater.storage import Storage
 
 SCHEMA = pa.schema(
@@ -30,7 +31,7 @@ SCHEMA = pa.schema(
     ]
 )
 TRANSACTION = np.dtype(
-    [("commit_lsn", "<u8"), ("commit_time_us", "<i8"), ("first_index", "<i8"), ("changes", "<u4")]
+    [("commit", "<u8"), ("commit_time_us", "<i8"), ("first_index", "<i8"), ("changes", "<u4")]
 )  # packed: 28 bytes; the time counts from 2000-01-01 UTC
 
 Offsets = np.ndarray[Any, np.dtype[np.int32]]
@@ -41,7 +42,7 @@ _NAME = re.compile(r"(\d{20})-(\d+)\.arrow")
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """The rows of a batch that one table wrote under one relation message."""
+    """The rows of a batch that one table wrote under one description of its rows."""
 
     relation: Relation
     rows: Longs  # row numbers in the batch, ascending
@@ -110,7 +111,7 @@ def _pieces(lengths: Longs, rows: Longs) -> list[Longs]:
 
 def same(a: Relation, b: Relation) -> bool:
     """Both describe rows in the same way."""
-    return (a.schema, a.table, a.identity, a.columns) == (b.schema, b.table, b.identity, b.columns)
+    return (a.schema, a.table, a.identity, a.columns, a.broken) == (b.schema, b.table, b.identity, b.columns, b.broken)
 
 
 def _group(frames: Frames, relation: Relation, rows: Longs) -> Group:
@@ -119,16 +120,16 @@ def _group(frames: Frames, relation: Relation, rows: Longs) -> Group:
     return Group(relation, rows, first, last, truncates)
 
 
-def changes_batch(data: Bytes, frames: Frames, rows: Longs) -> pa.RecordBatch:
+def changes_batch(frames: Frames, rows: Longs) -> pa.RecordBatch:
     """One table's rows as a record batch; payloads are copied, so the inbox may be filled again."""
-    offsets, payload = _gather(data, frames.start, frames.length, rows)
+    offsets, payload = _gather(frames.data, frames.start, frames.length, rows)
     return _batch(rows + frames.first_index, frames.op[rows], frames.txn[rows], offsets, payload)
 
 
 def transactions_batch(done: Transactions) -> pa.RecordBatch:
     """The completed transactions as a record batch."""
     packed = np.empty(len(done), TRANSACTION)
-    packed["commit_lsn"] = done.commit_lsn
+    packed["commit"] = done.commit
     packed["commit_time_us"] = done.commit_time_us
     packed["first_index"] = done.first_index
     packed["changes"] = done.last_index - done.first_index + 1

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import sqlalchemy as sa
 
 from headwater.changelog import segment
-from headwater.changelog.frame import Frames, Progress, Relation, frame
+from headwater.changelog.memory import HomeMemory
 from headwater.config import LEASE_S
 from headwater.errors import DataError, HeadwaterError, MachineError
 from headwater.meta import connections, lease, segments
@@ -19,7 +19,7 @@ from headwater.meta.lease import Lease
 from headwater.meta.store import Meta
 from headwater.model import ConnectionInfo, Part, Segment
 from headwater.source.base import Bytes, Inbox, Longs
-from headwater.source.postgres.session import int_to_lsn, lsn_to_int
+from headwater.source.frames import Frames, Framing, Progress, Relation
 from headwater.storage import Storage
 
 RETRY_FIRST_S = 0.25
@@ -38,7 +38,7 @@ class SegmentWriter:
         storage: Storage,
         held: Lease,
         connection: ConnectionInfo,
-        next_txn: int = 0,
+        framing: Framing,
         at: Point = lambda point: None,
     ) -> None:
         self._meta = meta
@@ -49,17 +49,14 @@ class SegmentWriter:
         self._known: dict[int, Relation] = {}  # what the flow said last of each table
         self._versions: dict[int, tuple[Relation, int]] = {}  # what meta has of it, under which id
         self._committed = connection.committed_index
-        # an upstream that wrote nothing for us for 2^31 transactions still needs a reference from this half of the ring
-        self._progress = Progress(
-            next_index=connection.last_index + 1,
-            last_txn=max(connection.last_txn, next_txn - 1),
-            position=lsn_to_int(connection.resume_position),
-        )
+        self._framing = framing
+        self._memory = HomeMemory(meta, storage, connection.id)
+        self._progress = framing.begin(connection.resume_position, connection.last_index + 1, connection.last_txn)
 
     @property
     def position(self) -> str:
         """What may be acknowledged: everything that committed at or before it is published."""
-        return int_to_lsn(self._progress.position)
+        return self._progress.position
 
     @property
     def committed_index(self) -> int:
@@ -68,28 +65,29 @@ class SegmentWriter:
 
     def write(self, data: Bytes, lengths: Longs) -> None:
         """Publishes a batch: messages that end outside any transaction, or rows of one open transaction."""
-        frames, after = frame(data, lengths, self._progress)
+        frames, after = self._framing.frame(data, lengths, self._progress, self._memory)
         if len(frames):
-            self._write_segment(data, frames, after)
+            self._write_segment(frames, after)
         elif len(frames.transactions):
             raise DataError("job.failed", "a commit came without a row in its batch")
-        elif after.position > self._progress.position:
+        elif after.position != self._progress.position:
             with self._meta.write() as c:
                 lease.check(c, self._held)
-                connections.advance(c, self._id, int_to_lsn(after.position))
+                connections.advance(c, self._id, after.position)
             self._at("position.published")
         self._known.update({r.upstream_id: r for r in frames.relations})
         self._progress = after
+        self._memory.published()
 
     def renew(self) -> None:
         """Keeps the lease while there is nothing to write."""
         with self._meta.write() as c:
             lease.check(c, self._held)
 
-    def _write_segment(self, data: Bytes, frames: Frames, after: Progress) -> None:
+    def _write_segment(self, frames: Frames, after: Progress) -> None:
         groups = segment.group(frames, self._known)
         path = segment.path_of(self._id, frames.first_index, self._held.fence)
-        batches = [segment.changes_batch(data, frames, g.rows) for g in groups]
+        batches = [segment.changes_batch(frames, g.rows) for g in groups]
         batches.append(segment.transactions_batch(frames.transactions))
         size = segment.write(self._storage, path, batches, self._at)
         self._at("segment.written")
@@ -124,13 +122,12 @@ class SegmentWriter:
                     versions[table] = (g.relation, self._add_schema(c, g))
                 id = versions[table][1]
                 parts.append(Part(table, id, number, len(g.rows), g.first_index, g.last_index, g.truncates))
-            position = int_to_lsn(after.position)
             segments.publish(
                 c,
                 self._held,
                 replace(new, parts=tuple(parts)),
-                resume_position=position,
-                position=position,
+                resume_position=after.position,
+                position=after.position,
                 last_txn=after.last_txn,
             )
         self._versions = versions
@@ -145,6 +142,7 @@ class SegmentWriter:
             table=g.relation.table,
             identity=g.relation.identity,
             columns=g.relation.columns,
+            broken=g.relation.broken,
         ).id
 
 

@@ -57,9 +57,17 @@ def _at_one_cut(
 ) -> Iterator[Verified]:
     upstream = upstream_of(home.meta, connection_id)
     after = epoch.index_of(connection_id)
-    reach = reach_in(home.meta, home.storage, connection_id, after, timeout_s=REACH_TIMEOUT_S, nudge=upstream.position)
+    reach = reach_in(
+        home.meta,
+        home.storage,
+        connection_id,
+        after,
+        timeout_s=REACH_TIMEOUT_S,
+        number=upstream.number,
+        nudge=upstream.position,
+    )
     by_name = {t.relation.name: t for t in targets}
-    for found in verify(targets, upstream.endpoint, reach):
+    for found in verify(targets, upstream.reach, reach):
         target, comparison = by_name[found.table], found.comparison
         holes = reader.holes(target.relation, target.layout, found.index)
         if holes.num_rows and not target.relation.ordered:

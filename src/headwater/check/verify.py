@@ -19,16 +19,12 @@ from headwater.backfill.scan import scan_table
 from headwater.changelog.reader import read_transactions
 from headwater.check.compare import KEY_LIMIT, Comparison, compare
 from headwater.check.digest import Digest, digest, rows_in
-from headwater.config import LOCK_TIMEOUT_S, SCAN_BATCH_BYTES
 from headwater.decode.scan import to_lake
 from headwater.errors import SourceError
 from headwater.meta import connections, segments
 from headwater.meta.store import Meta
 from headwater.model import Column, CoveredSpan, Layout, RelationInfo, Span
-from headwater.source.postgres.cut import UpstreamCut, files_unchanged, upstream_cut
-from headwater.source.postgres.replicate import OnWait
-from headwater.source.postgres.scan import Expected, TableScan
-from headwater.source.postgres.session import Endpoint, lsn_to_int
+from headwater.source.scan import OnWait, Reach, Scan, UpstreamCut
 from headwater.storage import Storage
 
 if TYPE_CHECKING:
@@ -65,11 +61,11 @@ class Target:
 
 def verify(
     targets: Sequence[Target],
-    endpoint: Endpoint,
+    upstream: Reach,
     reach: Callable[[str], int],
     *,
     limit: int = KEY_LIMIT,
-    on_wait: OnWait = lambda waiting: None,
+    on_wait: OnWait = lambda who: None,
 ) -> Iterator[Verified]:
     """Compares the covered spans of relations of one connection with the upstream, all at one cut.
 
@@ -79,9 +75,9 @@ def verify(
     waiting = list(targets)
     for _ in range(CUT_TRIES):
         spoiled = []
-        with upstream_cut(endpoint, on_wait=on_wait) as cut:
+        with upstream.cut(on_wait) as cut:
             for target in waiting:
-                found = _verify_at(target, cut, endpoint, reach, limit)
+                found = _verify_at(target, cut, reach, limit)
                 if found is None:
                     spoiled.append(target)
                 else:
@@ -89,20 +85,22 @@ def verify(
         waiting = spoiled
         if not waiting:
             return
-    raise SourceError(
+    raise _spoiled(waiting[0].relation)
+
+
+def _spoiled(relation: RelationInfo) -> SourceError:
+    return SourceError(
         "source.failed",
-        f"{waiting[0].relation.name} was truncated or rewritten upstream during each of {CUT_TRIES} comparisons",
+        f"{relation.name} was truncated or rewritten upstream during the comparison, again and again",
         "Verify again when it is calmer.",
     )
 
 
-def _verify_at(
-    target: Target, cut: UpstreamCut, endpoint: Endpoint, reach: Callable[[str], int], limit: int
-) -> Verified | None:
+def _verify_at(target: Target, cut: UpstreamCut, reach: Callable[[str], int], limit: int) -> Verified | None:
     """The comparison at a cut; None if the cut's snapshot cannot read the table any more."""
     started = time.monotonic()
     relation, layout = target.relation, target.layout
-    upstream = UpstreamRows(endpoint, relation, cut, [s.span for s in merged(layout.spans)])
+    upstream = UpstreamRows(relation, cut, [s.span for s in merged(layout.spans)])
     theirs = upstream.digest()
     if theirs is None:
         return None
@@ -122,17 +120,16 @@ def _verify_at(
 class UpstreamRows:
     """The upstream's rows of some spans, at a cut, in lake types; may be read several times while the cut stands."""
 
-    def __init__(self, endpoint: Endpoint, relation: RelationInfo, cut: UpstreamCut, spans: Sequence[Span]) -> None:
-        self._endpoint = endpoint
+    def __init__(self, relation: RelationInfo, cut: UpstreamCut, spans: Sequence[Span]) -> None:
         self._relation = relation
         self._cut = cut
         self._spans = spans
 
     def digest(self) -> Digest | None:
-        """The rows' digest; None if the table's file was replaced since the cut, whose snapshot then sees nothing."""
+        """The rows' digest; None if the cut cannot read the table any more."""
         total = Digest.empty()
-        with self._open() as scan:
-            if not files_unchanged(scan.rows, self._relation.upstream_id):
+        with self._cut.scan(scan_table(self._relation)) as scan:
+            if scan is None:
                 return None
             for span in self._spans:
                 total += digest(self._lake(scan, span), self._relation.columns, self._relation.key)
@@ -142,26 +139,16 @@ class UpstreamRows:
         """Key and hash of the rows in these ranges."""
         columns, key = self._relation.columns, self._relation.key
         batches: list[pa.RecordBatch] = []
-        with self._open() as scan:
+        with self._cut.scan(scan_table(self._relation)) as scan:
+            if scan is None:
+                raise _spoiled(self._relation)
             for span in self._spans:
                 batches += rows_in(self._lake(scan, span), columns, key, ranges)
         return _table(batches, columns, key)
 
-    def _open(self) -> TableScan:
-        r = self._relation
-        return TableScan(
-            self._endpoint,
-            scan_table(r.upstream_schema, r.upstream_table, r.columns, r.key, r.filter),
-            Expected(table_oid=r.upstream_id),
-            lock_timeout_s=LOCK_TIMEOUT_S,
-            batch_bytes=SCAN_BATCH_BYTES,
-            snapshot=self._cut.snapshot,
-        )
-
-    def _lake(self, scan: TableScan, span: Span) -> Iterator[pa.RecordBatch]:
-        names = [c.name for c in self._relation.columns]
+    def _lake(self, scan: Scan, span: Span) -> Iterator[pa.RecordBatch]:
         for batch in scan.batches(span):
-            yield to_lake(batch.select(names), self._relation.columns, self._relation.key)[0]
+            yield to_lake(batch, self._relation.columns, self._relation.key)[0]
 
 
 def digest_of(rows: DataFrame, columns: Sequence[Column], key: Sequence[str]) -> Digest:
@@ -207,7 +194,14 @@ def merged(spans: Sequence[CoveredSpan]) -> list[CoveredSpan]:
 
 
 def reach_in(
-    meta: Meta, storage: Storage, connection_id: int, after: int, *, timeout_s: float, nudge: Callable[[], Any]
+    meta: Meta,
+    storage: Storage,
+    connection_id: int,
+    after: int,
+    *,
+    timeout_s: float,
+    number: Callable[[str], int],
+    nudge: Callable[[], Any],
 ) -> Callable[[str], int]:
     """A `reach` that waits for the capture to publish; `after` is an index known to lie before any new cut.
 
@@ -220,7 +214,7 @@ def reach_in(
         while True:
             with meta.read() as c:
                 info = connections.get(c, connection_id)
-                if lsn_to_int(info.position) >= lsn_to_int(position):
+                if number(info.position) >= number(position):
                     found = segments.in_range(c, connection_id, after, info.committed_index)
                     break
             if time.monotonic() > deadline:
@@ -230,15 +224,15 @@ def reach_in(
                     "Look at SHOW CONNECTIONS; the capture must run for a comparison.",
                 )
             time.sleep(REACH_POLL_S)
-        return index_at(read_transactions(storage, [s.path for s in found]), position, after)
+        return index_at(read_transactions(storage, [s.path for s in found]), number(position), after)
 
     return reach
 
 
-def index_at(transactions: pa.Table, position: str, after: int) -> int:
+def index_at(transactions: pa.Table, position: int, after: int) -> int:
     """The last index of the last transaction whose commit ends at or before a position; `after` if there is none."""
-    ends = transactions["commit_lsn"].to_numpy()
-    last = transactions["last_index"].to_numpy()[ends <= lsn_to_int(position)]
+    ends = transactions["commit"].to_numpy()
+    last = transactions["last_index"].to_numpy()[ends <= position]
     return max(int(last.max(initial=after)), after)
 
 

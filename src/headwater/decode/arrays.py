@@ -11,7 +11,8 @@ import pyarrow as pa
 from headwater.decode import kernels_array
 from headwater.decode.column import Decoded, column, offsets_of, well
 from headwater.decode.kernels import KEPT, UNKEPT
-from headwater.decode.values import arrow_type, element_of
+from headwater.decode.postgres.types import element_of
+from headwater.decode.values import arrow_type
 from headwater.model import UpstreamType
 
 

@@ -10,6 +10,9 @@ import pyarrow as pa
 from headwater.decode.kernels import ALL_WELL, KEPT, UNKEPT
 from headwater.errors import DataError
 
+NO_VALUE = -1  # the length of a NULL in a grid of places
+MISSING_VALUE = -2  # of a value that the log did not carry
+
 
 class Decoded(NamedTuple):
     """A column. `unkept` values became NULL because the lake type cannot keep them; `bad` (or None) says which."""
@@ -45,3 +48,12 @@ def offsets_of(sizes: Any) -> Any:
     if offsets[-1] > np.iinfo(np.int32).max:
         raise OverflowError("more than 2 GB of values in one batch")
     return offsets.astype(np.int32)
+
+
+def unkept_key(name: str) -> DataError:
+    """The error for a key that the lake cannot keep: without it the row would be lost or mixed up with another."""
+    return DataError(
+        "data.key_value",
+        f"key column {name} holds a value that its lake type cannot keep",
+        f"Declare {name} as STRING in CREATE TABLE, or change the value upstream and RESYNC TABLE.",
+    )

@@ -10,15 +10,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from headwater.decode import kernels_pgoutput
-from headwater.decode.evolve import as_written
-from headwater.decode.kernels import ALL_WELL
+from headwater.decode.dialects import dialect_of
 from headwater.errors import DataError
-from headwater.model import Column, SchemaVersion, UpstreamType
+from headwater.model import Column, LogColumn, SchemaVersion, UpstreamType
 
 ROWS_AT_ONCE = 131_072  # the places of their values stay in the processor's cache
 BYTES_AT_ONCE = 512 << 20  # Arrow's offsets end at 2 GB
-_TAG_AT = 5  # after the type byte and the table's oid
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +26,16 @@ class Layout:
     identity: Any  # uint8 per slot: an old tuple of kind K carries it
     keys: Any  # int32: the slots of the key
     types: tuple[UpstreamType | None, ...]  # per slot; None: the log has no such column
+    written: tuple[LogColumn, ...]  # the columns of the message
 
     @classmethod
     def of(cls, version: SchemaVersion, columns: tuple[Column, ...], key: tuple[str, ...]) -> Layout:
+        if version.broken:
+            raise DataError(
+                "data.rewritten",
+                f"{version.schema}.{version.table}: {version.broken}; the log does not tell what that did to the rows",
+                "RESYNC TABLE reads it anew.",
+            )
         ordinals = {c.name: i for i, c in enumerate(columns)}
         slots = np.array([ordinals.get(c.name, -1) for c in version.columns], dtype=np.int32)
         identity = np.zeros(len(columns), dtype=np.uint8)
@@ -40,13 +44,14 @@ class Layout:
             if slot < 0:
                 continue
             identity[slot] = written.key
-            types[slot] = as_written(columns[slot].upstream, written.type_oid, written.modifier)
+            types[slot] = dialect_of(columns[slot].upstream).as_written(columns[slot].upstream, written)
             if types[slot] is None:
                 raise _schema_changed(version, f"the type of column {written.name} changed")
         for name in key:
             if types[ordinals[name]] is None:
                 raise _schema_changed(version, f"key column {name} is gone")
-        return cls(slots, identity, np.array([ordinals[k] for k in key], dtype=np.int32), tuple(types))
+        keys = np.array([ordinals[k] for k in key], dtype=np.int32)
+        return cls(slots, identity, keys, tuple(types), version.columns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +90,16 @@ def lay_out(
     for batch, schema_id in _pieces(raw):
         if schema_id not in layouts:
             layouts[schema_id] = Layout.of(schemas[schema_id], columns, key)
-        yield _lay_out(batch, layouts[schema_id])
+        yield dialect_of(columns[0].upstream).lay_out(batch, layouts[schema_id])
+
+
+def damaged(batch: pa.RecordBatch, row: int) -> DataError:
+    """The error for a change whose bytes do not have the form that its schema says."""
+    return DataError(
+        "data.log_damaged",
+        f"the change with index {batch.column('index')[row].as_py()} does not have the form of its schema",
+        "RESYNC TABLE reads it anew; report it if it comes back.",
+    )
 
 
 def _schema_changed(version: SchemaVersion, what: str) -> DataError:
@@ -107,38 +121,9 @@ def _pieces(raw: pa.Table) -> Iterator[tuple[pa.RecordBatch, int]]:
                 yield batch.slice(a, b - a), int(ids[a])
 
 
-def _lay_out(batch: pa.RecordBatch, layout: Layout) -> Piece:
-    data, offsets = _buffers(batch.column("payload"))
-    shape = (len(layout.types), batch.num_rows)
-    has_old = _has_old(data, offsets)
-    old_shape = (shape[0], shape[1] if has_old.any() else 0)
-    starts, old_starts = np.zeros(shape, np.int64), np.zeros(old_shape, np.int64)
-    lengths = np.full(shape, kernels_pgoutput.NO_VALUE, np.int64)
-    old_lengths = np.full(old_shape, kernels_pgoutput.NO_VALUE, np.int64)
-    moved = np.zeros(batch.num_rows, dtype=np.uint8)
-    answer = kernels_pgoutput.lay_out(
-        *(data, offsets, layout.slots, layout.keys, layout.identity),
-        *(starts, lengths, old_starts, old_lengths, moved),
-    )
-    if answer != ALL_WELL:
-        raise DataError(
-            "data.log_damaged",
-            f"the change with index {batch.column('index')[answer].as_py()} does not have the form of its schema",
-            "RESYNC TABLE reads it anew; report it if it comes back.",
-        )
-    return Piece(batch, layout, data, starts, lengths, old_starts, old_lengths, has_old, moved)
-
-
-def _buffers(payload: pa.BinaryArray) -> tuple[Any, Any]:
+def buffers(payload: pa.BinaryArray) -> tuple[Any, Any]:
     """The payloads' bytes and their offsets, without copying."""
     _, offsets, data = payload.buffers()
     all_offsets = np.frombuffer(offsets, dtype=np.int32)
     bytes_ = np.frombuffer(data, dtype=np.uint8) if data is not None else np.zeros(0, np.uint8)
     return bytes_, all_offsets[payload.offset : payload.offset + len(payload) + 1]
-
-
-def _has_old(data: Any, offsets: Any) -> Any:
-    """Which messages begin with an old tuple, of kind K or O."""
-    places = offsets[:-1].astype(np.int64) + _TAG_AT
-    tags = data[np.minimum(places, data.size - 1)] if data.size else np.zeros(places.size, np.uint8)
-    return (tags == ord("K")) | (tags == ord("O"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from headwater.decode.pgoutput import unkept_key
+from headwater.decode.column import unkept_key
 from headwater.decode.text import decode_text
 from headwater.model import Column
 

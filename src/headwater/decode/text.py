@@ -12,7 +12,8 @@ from headwater.decode import kernels_bytes, kernels_number, kernels_time
 from headwater.decode.arrays import decode_arrays
 from headwater.decode.column import Decoded, column, offsets_of, well
 from headwater.decode.kernels import KEPT, NULL
-from headwater.decode.values import arrow_type, decimal_size, is_array
+from headwater.decode.postgres.types import is_array
+from headwater.decode.values import arrow_type, decimal_size
 from headwater.errors import DataError
 from headwater.model import UpstreamType
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 
-MODULES = ("kernels_number", "kernels_time", "kernels_bytes", "kernels_array", "kernels_pgoutput")
+MODULES = ("kernels_number", "kernels_time", "kernels_bytes", "kernels_array", "postgres.kernels_pgoutput")
 
 
 def compile_kernels() -> None:

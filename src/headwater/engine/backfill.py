@@ -35,7 +35,7 @@ PLANNERS = 4  # they wait for the upstream and for Spark most of the time
 class _Work:
     """What this process knows of one relation; everything that must survive is in meta."""
 
-    ticket: int | None = None
+    ticket: str | None = None
     waiting_for: str = ""
     planning: Future[None] | None = None
     planned: bool = False  # as of the last look

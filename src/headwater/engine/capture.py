@@ -32,12 +32,12 @@ from headwater.engine import crash
 from headwater.engine.home import Home
 from headwater.engine.receive import Heartbeat, Receiver
 from headwater.engine.until import Until
+from headwater.engine.upstreams import source_of
 from headwater.errors import DataError, FencedError, HeadwaterError, MachineError, Retry
 from headwater.meta import connections, lease, merged, segments
 from headwater.meta.lease import Lease
 from headwater.model import ConnectionInfo, ConnectionState
-from headwater.source.base import Log, Source
-from headwater.source.postgres.log import PostgresSource
+from headwater.source.base import Log
 
 BACKOFF_FIRST_S = 0.5
 BACKOFF_LAST_S = 30.0
@@ -121,7 +121,7 @@ class Capture:
     def _flow_once(self) -> None:
         """One connection to the upstream, from open to end."""
         connection = self._cut_back()
-        source = self._source(connection)
+        source = source_of(self._home.meta, self._id)
         flow = source.open_log(connection.resume_position, connection.identity)
         self._flow = flow
         try:
@@ -137,11 +137,6 @@ class Capture:
         finally:
             self._flow = None
             flow.close()
-
-    def _source(self, connection: ConnectionInfo) -> Source:
-        with self._home.meta.read() as c:
-            secret = connections.secret(c, self._id)
-        return PostgresSource.of(connection.options, "" if secret is None else secret.resolve())
 
     def _cut_back(self) -> ConnectionInfo:
         """Forgets a half-captured transaction and removes files that no meta row names."""
@@ -166,7 +161,7 @@ class Capture:
             self._home.storage,
             self._lease,
             connection,
-            next_txn=flow.standing.next_txn,
+            flow.framing,
             at=crash.here,
         )
         heartbeat = Heartbeat(flow, float(connection.options.get("heartbeat.interval", config.HEARTBEAT_INTERVAL_S)))

@@ -7,11 +7,12 @@ import pyarrow as pa
 from headwater import __version__
 from headwater.changelog.envelope import SCHEMA, Place, envelope
 from headwater.changelog.reader import read_table, read_transactions
-from headwater.decode.pgoutput import decode_changes
+from headwater.decode.changes import decode_changes
 from headwater.engine.home import Home
 from headwater.errors import DefinitionError
 from headwater.meta import connections, relations, segments
 from headwater.model import ConnectionInfo, Epoch, RelationInfo
+from headwater.source.kinds import kind
 
 NEWEST = 10_000  # changes that are shown when no range is given
 
@@ -51,5 +52,6 @@ def _of_table(home: Home, connection: ConnectionInfo, relation: RelationInfo, af
         connection.options.get("database.name", ""),
         relation.upstream_schema,
         relation.upstream_table,
+        kind(connection.type).origin,
     )
     return envelope(changes.table, read_transactions(home.storage, [s.path for s in around]), relation.key, place)

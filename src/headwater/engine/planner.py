@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from headwater.backfill.plan import Plan
 from headwater.backfill.plan import spans as spans_of
-from headwater.backfill.scan import job_for
+from headwater.backfill.scan import scan_table
 from headwater.config import SPAN_BYTES, SPAN_ROWS
 from headwater.engine import crash, epoch
 from headwater.engine.home import Home
@@ -18,7 +18,7 @@ from headwater.meta import connections, lease, relations, spans
 from headwater.meta.lease import Lease
 from headwater.meta.spans import Planned
 from headwater.model import RelationInfo, Span, SpanState
-from headwater.source.postgres.extent import Extent, KeyWalk, read_extent
+from headwater.source.scan import Extent, KeyWalk
 
 FLUSH_S = 0.3  # spans are written down in small batches: the first scans begin at once
 
@@ -32,8 +32,8 @@ def plan_relation(
         identity = connections.get(c, relation.connection_id).identity
         life = connections.server_life(c, relation.connection_id)
     upstream = upstream_of(home.meta, relation.connection_id)
-    job = job_for(relation, upstream.endpoint, identity, Span(None, None), str(home.path))
-    extent = read_extent(upstream.endpoint, job.scan_table, job.expected)
+    table = scan_table(relation, identity)
+    extent = upstream.reach.read_extent(table)
     plan = _plan(relation, extent)
     with home.meta.write() as c:
         lease.check(c, held)
@@ -44,7 +44,7 @@ def plan_relation(
         begun = _fix_end(home, held, relation, plan, life)
         crash.here("plan.half")
         on_scanned()
-    with KeyWalk(upstream.endpoint, job.scan_table) as walk:
+    with upstream.reach.walk(table) as walk:
         _write_down(home, held, relation, plan, walk, begun, stopping)
 
 
@@ -57,8 +57,8 @@ def leave_rest(home: Home, held: Lease, relation: RelationInfo, on_scanned: Call
         identity = connections.get(c, relation.connection_id).identity
         life = connections.server_life(c, relation.connection_id)
     upstream = upstream_of(home.meta, relation.connection_id)
-    job = job_for(relation, upstream.endpoint, identity, Span(None, None), str(home.path))
-    nothing = Plan.of(read_extent(upstream.endpoint, job.scan_table, job.expected), ()).beyond_result
+    extent = upstream.reach.read_extent(scan_table(relation, identity))
+    nothing = Plan.of(extent, ()).beyond_result
     with home.meta.write() as c:
         lease.check(c, held)
         begun = spans.planned(c, relation.id)
@@ -75,7 +75,7 @@ def leave_rest(home: Home, held: Lease, relation: RelationInfo, on_scanned: Call
 
 def _plan(relation: RelationInfo, extent: Extent) -> Plan:
     rows = int(relation.options.get("backfill.rows_per_span", SPAN_ROWS))
-    types = tuple(c.upstream.name for c in relation.key_columns)
+    types = tuple(c.lake_type for c in relation.key_columns)
     # a number of rows that the user chose is kept, however short the rows are
     return Plan.of(extent, types, span_rows=rows, span_bytes=SPAN_BYTES if rows == SPAN_ROWS else 0)
 

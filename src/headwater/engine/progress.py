@@ -12,7 +12,7 @@ RATE_WINDOW_S = 30.0  # spans end in jumps of some seconds: a shorter look would
 STALE_S = 20.0  # an upstream that did not answer for this long may be anywhere
 SAMPLES = 512
 
-Distance = Callable[[str, str], int]  # (position, end) → bytes of log between them, 0 if the end is reached
+Passed = Callable[[str, str], bool]  # (position, end) → whether the end is reached
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,18 +40,19 @@ class Ahead:
     """Where an upstream's log ended at moments past, and when it was last asked."""
 
     ends: tuple[tuple[float, str], ...] = ()
+    behind_bytes: int = 0  # when it was last asked
     asked_at: float = 0.0
 
-    def saw(self, end: str, now: float, position: str, distance: Distance) -> Ahead:
+    def saw(self, end: str, behind_bytes: int, now: float, position: str, passed: Passed) -> Ahead:
         """With one more look; what a changelog at `position` has passed is forgotten."""
-        ends = [e for e in self.ends[:-1] if distance(position, e[1])] + list(self.ends[-1:])
+        ends = [e for e in self.ends[:-1] if not passed(position, e[1])] + list(self.ends[-1:])
         if not ends or ends[-1][1] != end:
             ends.append((now, end))
         if len(ends) > SAMPLES:  # far behind: every other moment will do, the first and the last stay
             ends = [*ends[:-1:2], ends[-1]]
-        return Ahead(tuple(ends), now)
+        return Ahead(tuple(ends), behind_bytes, now)
 
-    def lag(self, position: str, distance: Distance, now: float) -> Lag | None:
+    def lag(self, position: str, passed: Passed, now: float) -> Lag | None:
         """How far `position` is behind; None while nobody knows.
 
         In seconds: since when the upstream has been known to hold something that lies behind `position`. So an idle
@@ -59,8 +60,8 @@ class Ahead:
         """
         if not self.ends or now - self.asked_at > STALE_S:
             return None
-        since = next((at for at, end in self.ends if distance(position, end)), now)
-        return Lag(distance(position, self.ends[-1][1]), now - since)
+        since = next((at for at, end in self.ends if not passed(position, end)), now)
+        return Lag(0 if passed(position, self.ends[-1][1]) else self.behind_bytes, now - since)
 
 
 def estimated_rows(p: Progress) -> int | None:

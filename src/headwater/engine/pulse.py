@@ -9,7 +9,7 @@ from functools import partial
 from headwater.engine.home import Home
 from headwater.engine.live import Lag
 from headwater.engine.progress import Ahead, Rate
-from headwater.engine.upstreams import distance, upstream_of
+from headwater.engine.upstreams import passed, upstream_of
 from headwater.errors import HeadwaterError
 from headwater.meta import connections, progress, relations
 from headwater.model import ConnectionInfo, ConnectionState, TableState
@@ -71,11 +71,11 @@ class Pulse:
         ahead = self._ahead.get(connection_id)
         if ahead is None:
             return None
-        return ahead.lag(position, partial(distance, self._types[connection_id]), time.monotonic())
+        return ahead.lag(position, partial(passed, self._types[connection_id]), time.monotonic())
 
     def _ask(self, connection: ConnectionInfo) -> None:
         try:
-            end = upstream_of(self._home.meta, connection.id).log_end()
+            end = upstream_of(self._home.meta, connection.id).log_end(connection.position)
         except HeadwaterError as e:
             # its capture meets the same error, and says so as the connection's state
             log.debug("no answer from %s: %s", connection.name, e.code)
@@ -84,8 +84,9 @@ class Pulse:
             return
         self._types[connection.id] = connection.type
         before = self._ahead.get(connection.id, Ahead())
-        measure = partial(distance, connection.type)
-        self._ahead[connection.id] = before.saw(end.position, time.monotonic(), connection.position, measure)
+        self._ahead[connection.id] = before.saw(
+            end.position, end.behind_bytes, time.monotonic(), connection.position, partial(passed, connection.type)
+        )
         self._ends[connection.id] = end
 
 

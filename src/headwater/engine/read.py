@@ -12,8 +12,8 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from sqlalchemy.engine import Connection
 
+from headwater.decode.changes import Changes
 from headwater.decode.layout import decodable_until
-from headwater.decode.pgoutput import Changes
 from headwater.engine import crash
 from headwater.engine.changes import changelog_rows
 from headwater.engine.home import Home

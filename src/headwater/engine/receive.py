@@ -7,12 +7,10 @@ import threading
 import time
 
 from headwater import config
-from headwater.changelog.frame import find_boundary, find_end
 from headwater.changelog.writer import WriterThread
 from headwater.engine.until import Until
 from headwater.errors import HeadwaterError
 from headwater.source.base import Inbox, Log
-from headwater.source.postgres.session import lsn_to_int
 
 LOOK_BYTES = 64 << 10  # below this it costs nothing to look for the end of a transaction again
 STILL_WAITING_S = 1.0  # while the disk is full the upstream hears from us this often
@@ -64,7 +62,7 @@ class Receiver:
     ) -> None:
         self.reached = False  # what `until` names
         self._until = until
-        self._end = lsn_to_int(until.position) if until is not None and until.position else 0
+        self._end = flow.framing.number(until.position) if until is not None and until.position else 0
         self._flow = flow
         self._thread = thread
         self._heartbeat = heartbeat
@@ -114,7 +112,7 @@ class Receiver:
         """Hands over what may be cut off; False if that is nothing yet."""
         self._stop_at_end()
         data, lengths = self._inbox.arrays()
-        cut = find_boundary(data, lengths, self._open)
+        cut = self._flow.framing.boundary(data, lengths, self._open)
         del data, lengths
         messages, size = cut.whole, cut.whole_bytes
         if not messages:
@@ -124,7 +122,7 @@ class Receiver:
         self._wait_for_writer()
         if self._stopping.is_set():
             return False
-        if not cut.commits and cut.whole and cut.position <= lsn_to_int(self._thread.position):
+        if not cut.commits and cut.whole and cut.position <= self._flow.framing.number(self._thread.position):
             self._inbox = self._inbox.without(messages, size)  # keepalives that say nothing new
             return False
         self._open = not cut.whole
@@ -136,7 +134,7 @@ class Receiver:
         if self._until is None:
             return
         data, lengths = self._inbox.arrays()
-        kept = find_end(data, lengths, self._open, self._end, self._until.time_us or 0)
+        kept = self._flow.framing.end(data, lengths, self._open, self._end, self._until.time_us or 0)
         del data, lengths
         if kept >= 0:
             self._inbox = self._inbox.first(kept)
@@ -148,7 +146,7 @@ class Receiver:
             return
         position, clock = self._flow.now()
         if clock > self._until.time_us:
-            self._end = lsn_to_int(position)
+            self._end = self._flow.framing.number(position)
 
     def _wait_for_writer(self) -> None:
         """Waits until the last batch is published; meanwhile the upstream must not take us for dead."""

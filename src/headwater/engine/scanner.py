@@ -36,7 +36,7 @@ def scan(
         life = connections.server_life(c, relation.connection_id)
     try:
         upstream = upstream_of(home.meta, relation.connection_id)
-        job = job_for(relation, upstream.endpoint, identity, info.span, str(home.path))
+        job = job_for(relation, upstream.reach, identity, info.span, str(home.path))
         job = dataclasses.replace(job, label=_label(info), max_rows=max_rows or _oversized(relation))
         if info.again and not relation.ordered:
             # One snapshot for the whole table: two would again lose sight of rows that move from one to the other.

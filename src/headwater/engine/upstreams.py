@@ -4,23 +4,30 @@ from __future__ import annotations
 
 from headwater.meta import connections
 from headwater.meta.store import Meta
+from headwater.source.base import Source
 from headwater.source.kinds import kind
-from headwater.source.postgres.upstream import PostgresUpstream
+from headwater.source.upstream import Upstream
 
 
-def upstream_of(meta: Meta, connection_id: int) -> PostgresUpstream:
+def upstream_of(meta: Meta, connection_id: int) -> Upstream:
     """The upstream of a stored connection."""
-    with meta.read() as c:
-        connection = connections.get(c, connection_id)
-        secret = connections.secret(c, connection_id)
-    return kind(connection.type)(connection.options, secret.resolve() if secret else "")
+    type, options, password = _stored(meta, connection_id)
+    return kind(type)(options, password)
+
+
+def source_of(meta: Meta, connection_id: int) -> Source:
+    """The same upstream as its capture sees it."""
+    type, options, password = _stored(meta, connection_id)
+    return kind(type).source(options, password)
 
 
 def passed(type: str, position: str, high: str) -> bool:
     """Whether a connection of this type has published everything up to `high`."""
-    return bool(position) and kind(type).passed(position, high)
+    return bool(position) and kind(type).number(position) >= kind(type).number(high)
 
 
-def distance(type: str, position: str, end: str) -> int:
-    """How many bytes of log lie between what a connection of this type has published and `end`."""
-    return kind(type).distance(position, end)
+def _stored(meta: Meta, connection_id: int) -> tuple[str, dict[str, str], str]:
+    with meta.read() as c:
+        connection = connections.get(c, connection_id)
+        secret = connections.secret(c, connection_id)
+    return connection.type, connection.options, secret.resolve() if secret else ""

@@ -229,9 +229,11 @@ def add_schema(
     table: str,
     identity: str,
     columns: Sequence[LogColumn],
+    broken: str = "",
 ) -> SchemaVersion:
     """The schema version for rows from `from_index` on; the current one again if nothing changed."""
-    body = json.dumps({"schema": schema, "table": table, "identity": identity, "columns": [asdict(x) for x in columns]})
+    described = {"schema": schema, "table": table, "identity": identity, "columns": [_plain(x) for x in columns]}
+    body = json.dumps({**described, "broken": broken} if broken else described)
     current = c.execute(
         sa.select(schema_version)
         .where(schema_version.c.connection_id == connection_id, schema_version.c.upstream_id == upstream_id)
@@ -269,5 +271,12 @@ def _segment(r: Row[tuple[object, ...]], of: tuple[Part, ...]) -> Segment:
 
 def _schema(r: Row[tuple[object, ...]]) -> SchemaVersion:
     v = json.loads(r.body)
-    columns = tuple(LogColumn(**x) for x in v["columns"])
-    return SchemaVersion(r.id, r.upstream_id, r.from_index, v["schema"], v["table"], v["identity"], columns)
+    columns = tuple(LogColumn(**{**x, "labels": tuple(x.get("labels", ()))}) for x in v["columns"])
+    return SchemaVersion(
+        r.id, r.upstream_id, r.from_index, v["schema"], v["table"], v["identity"], columns, v.get("broken", "")
+    )
+
+
+def _plain(column: LogColumn) -> dict[str, object]:
+    """A column without what says nothing: most logs tell no charset and no labels."""
+    return {k: v for k, v in asdict(column).items() if v or k not in ("unsigned", "charset", "labels")}

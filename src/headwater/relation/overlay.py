@@ -16,15 +16,15 @@ import pyarrow.parquet as pq
 
 from headwater.backfill.rule import Sees
 from headwater.config import PIN_S
+from headwater.meta import connections, segments
 from headwater.meta import runs as meta_runs
-from headwater.meta import segments
 from headwater.meta.store import Meta
 from headwater.model import Layout, RelationInfo, RunInfo
 from headwater.relation.judge import after_truncate, judge, settled, truncated
 from headwater.relation.net import holes, net, touched
 from headwater.relation.schema import MISSING, overlay_schema
 from headwater.relation.tail import Report, Tails
-from headwater.source.postgres.snapshot import sees as postgres_sees
+from headwater.source.kinds import kind
 from headwater.storage import Storage
 
 TAIL_FOLDER = "tmp/tail"
@@ -76,13 +76,12 @@ class Overlays:
     when the last user of an old answer is done; `sweep` removes what crashed or forgetful users left.
     """
 
-    def __init__(
-        self, storage: Storage, meta: Meta, *, sees: Sees = postgres_sees, report: Report | None = None
-    ) -> None:
+    def __init__(self, storage: Storage, meta: Meta, *, sees: Sees | None = None, report: Report | None = None) -> None:
         self.tails = Tails(storage, meta, report)
         self._storage = storage
         self._meta = meta
-        self._sees = sees
+        self._given = sees  # else what the relation's kind of upstream says
+        self._kinds: dict[int, Sees] = {}
         self._lock = threading.Lock()
         self._known: OrderedDict[tuple[Layout, int], Overlay] = OrderedDict()
         self._users: dict[str, int] = {}
@@ -194,13 +193,24 @@ class Overlays:
     ) -> tuple[pa.Table, np.ndarray[tuple[int], np.dtype[np.int64]]]:
         """The netted changes in (after, index] over the runs before them, and per span its last TRUNCATE there."""
         changes = self.tails.changes(relation, after, index)
-        emptied = truncated(layout, changes, self._sees)
+        sees = self._sees(relation)
+        emptied = truncated(layout, changes, sees)
         before = []
         if chain and changes[MISSING].null_count < changes.num_rows:  # a missing value may stand in a run
             before = [touched(read_run(self._storage, relation, r), changes, relation.key) for r in chain]
-        judgement = judge(relation, layout, changes, self._sees)
+        judgement = judge(relation, layout, changes, sees)
         netted = net([*before, changes], relation.columns, relation.key, judgement)
         return after_truncate(relation, layout, netted, emptied), emptied
+
+    def _sees(self, relation: RelationInfo) -> Sees:
+        if self._given is not None:
+            return self._given
+        known = self._kinds.get(relation.connection_id)
+        if known is None:
+            with self._meta.read() as c:
+                known = kind(connections.get(c, relation.connection_id).type).sees
+            self._kinds[relation.connection_id] = known
+        return known
 
     def _write_tail(self, relation: RelationInfo, index: int, tail: pa.Table) -> str:
         path = f"{TAIL_FOLDER}/{relation.id}/{index:020d}-{uuid.uuid4().hex[:12]}-{int(time.time())}.parquet"

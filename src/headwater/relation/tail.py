@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from headwater.changelog.reader import read_table
 from headwater.config import OVERLAY_BYTES, TAIL_CHANGES
-from headwater.decode.pgoutput import Changes, changes_schema, decode_changes
+from headwater.decode.changes import Changes, changes_schema, decode_changes
 from headwater.meta import segments
 from headwater.meta.store import Meta
 from headwater.model import RelationInfo

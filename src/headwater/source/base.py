@@ -6,10 +6,13 @@ import io
 from array import array
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import numpy.typing as npt
+
+if TYPE_CHECKING:
+    from headwater.source.frames import Framing
 
 Bytes = npt.NDArray[np.uint8]
 Longs = npt.NDArray[np.int64]
@@ -106,6 +109,7 @@ class Log(Protocol):
     """
 
     standing: Standing
+    framing: Framing
 
     def begin(self, position: str) -> None:
         """Starts the flow after `position`. Called once, after meta has cut back to it and knows the standing."""

@@ -1,4 +1,4 @@
-"""What framing makes of a log's messages: rows, transactions and descriptions of tables. The same for every upstream."""
+"""What framing makes of a log's messages: rows, transactions, tables. The same for every upstream."""
 
 from __future__ import annotations
 
@@ -98,8 +98,9 @@ class Memory(Protocol):
     def version(self, upstream_id: int) -> SchemaVersion | None:
         """How the log wrote rows of the table last, as far as it is published."""
 
-    def put(self, name: str, data: bytes) -> None:
-        """Keeps bytes aside, durable on return, behind those already kept under the name."""
+    def put(self, name: str, part: int, data: bytes) -> None:
+        """Keeps bytes aside, durable on return. Part 0 begins anew: earlier parts under the name are forgotten, so
+        that a batch that is framed again, or comes again after a crash, leaves the same."""
 
     def get(self, name: str) -> bytes | None:
         """All that was kept under the name, or None."""

@@ -84,7 +84,8 @@ class KeyWalk(AbstractContextManager["KeyWalk"], Protocol):
 class UpstreamCut(Protocol):
     """A cut of the upstream that is also a cut of its log: what committed at or before `position`, and no more."""
 
-    position: str
+    @property
+    def position(self) -> str: ...
 
     def scan(self, table: ScanTable) -> AbstractContextManager[Scan | None]:
         """Reads the table at the cut; None if it was emptied or rewritten since, and cannot be read there any more."""

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from headwater.errors import DataError
 from headwater.model import UpstreamType
+from headwater.source.base import Source
+from headwater.source.options import Option
+from headwater.source.scan import Reach
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +50,11 @@ class Prepared:
 
 @dataclass(frozen=True, slots=True)
 class LogEnd:
-    """Where an upstream's log ends, how much of it is kept for us, and how much may be; None: unknown or no limit."""
+    """Where an upstream's log ends, how many bytes of it lie behind where we are, how much of it is kept for us, and
+    how much may be; None: unknown or no limit."""
 
     position: str
+    behind_bytes: int = 0
     kept_bytes: int | None = None
     limit_bytes: int | None = None
 
@@ -57,7 +62,14 @@ class LogEnd:
 class Upstream(Protocol):
     """An upstream database as the engine sees it. Every method may be called again after a crash."""
 
+    OPTIONS: ClassVar[tuple[Option, ...]]  # what its connections may be given
+
     options: Mapping[str, str]
+    reach: Reach
+    default_schema: str  # of tables that are named without one
+
+    def __init__(self, options: Mapping[str, str], password: str) -> None:
+        """The upstream that a connection's stored options describe; connects to nothing."""
 
     def check(self) -> tuple[str, ...]:
         """Raises what stands in the way of a capture; returns notices. Called by CREATE CONNECTION; alters nothing."""
@@ -68,10 +80,10 @@ class Upstream(Protocol):
     def prepare(self, on_wait: Callable[[str], None]) -> Prepared:
         """Makes what the log needs (publication and slot) anew. Called once, before the first capture."""
 
-    def publish(self, schema: str, table: str) -> int:
-        """Makes the log carry the table; returns a ticket for `older`."""
+    def publish(self, schema: str, table: str) -> str:
+        """Makes the log carry the table, which meta already names as followed; returns a ticket for `older`."""
 
-    def older(self, ticket: int) -> list[str]:
+    def older(self, ticket: str) -> list[str]:
         """Who must still end before the table may be planned, in words; empty when nobody, and then it may."""
 
     def withdraw(self, schema: str, table: str) -> None:
@@ -92,16 +104,28 @@ class Upstream(Protocol):
         `table` is its name in the lake; `truncated` says that the log told of a TRUNCATE in between.
         """
 
-    def log_end(self) -> LogEnd:
-        """Where the log ends now, and what is kept of it for us. Called every few seconds; alters nothing."""
+    def log_end(self, since: str) -> LogEnd:
+        """Where the log ends now, and what of it lies behind a position. Called every few seconds; alters nothing."""
 
     @staticmethod
-    def passed(position: str, high: str) -> bool:
-        """Whether `position` has reached `high`."""
+    def default_options(connection: str) -> dict[str, str]:
+        """What a connection of this name has of its own where its definition does not say."""
 
     @staticmethod
-    def distance(position: str, end: str) -> int:
-        """How many bytes of log lie from `position` to `end`; 0 if `position` has reached it."""
+    def source(options: Mapping[str, str], password: str) -> Source:
+        """The upstream as its capture sees it."""
+
+    @staticmethod
+    def number(position: str) -> int:
+        """A position as a number: later positions have larger ones."""
+
+    @staticmethod
+    def reads_position(text: str) -> bool:
+        """Whether the text is a position of this kind of database's log."""
+
+    @staticmethod
+    def origin(commit: int, txn: int) -> dict[str, Any]:
+        """What Debezium's `source` block says of a transaction, beside what is the same for every database."""
 
     @staticmethod
     def sees(saw: str, txn: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:

@@ -7,8 +7,9 @@ from collections.abc import Callable
 
 from headwater.config import Secret
 from headwater.errors import DefinitionError
+from headwater.source.options import SECRET
 from headwater.sql.cursor import Cursor
-from headwater.sql.options import SECRET, OptionKind, Place, validate, validate_change
+from headwater.sql.options import OptionKind, Place, validate, validate_change
 from headwater.sql.statements import ColumnSpec, CreateConnection, CreateTable
 from headwater.sql.tokens import Kind, place
 

@@ -269,7 +269,7 @@ def check_without_history(name: str, columns: Sequence[Column], key: Sequence[st
 def _find(upstream: Upstream, statement: CreateTable) -> FoundTable:
     schema, table = statement.upstream or (None, statement.name)
     declared = None if statement.columns is None else [c.name for c in statement.columns]
-    default_schema = upstream.options.get("schema.name", "public")
+    default_schema = upstream.default_schema
     return upstream.find_table(schema or default_schema, table, declared, statement.key)
 
 

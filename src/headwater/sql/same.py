@@ -24,5 +24,5 @@ def _meaning(table: CreateTable) -> tuple[object, ...]:
     if table.columns is not None:
         columns = tuple((c.name.lower(), normalise_type(c.type)) for c in table.columns)
     key = tuple(k.lower() for k in table.key)
-    options = {name: value for name, value in table.options.items() if name not in live("table")}
+    options = {name: value for name, value in table.options.items() if name not in live()}
     return (table.name.lower(), table.connection.lower(), columns, key, table.upstream, options)

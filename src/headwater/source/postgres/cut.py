@@ -14,20 +14,36 @@ from typing import Any
 
 import psycopg
 
+from headwater.config import LOCK_TIMEOUT_S, SCAN_BATCH_BYTES
 from headwater.source.postgres.replicate import OnWait, run
-from headwater.source.postgres.session import Endpoint, quote_literal
+from headwater.source.postgres.scan import TableScan
+from headwater.source.postgres.session import Endpoint
+from headwater.source.scan import Scan, ScanTable
 
 
 @dataclass(frozen=True, slots=True)
-class UpstreamCut:
+class PostgresCut:
     """A snapshot to read under, and the position whose commits (those that end at or before it) it sees exactly."""
 
+    endpoint: Endpoint
     position: str
     snapshot: str
 
+    @contextmanager
+    def scan(self, table: ScanTable) -> Iterator[Scan | None]:
+        """The table under the snapshot; None if its file was replaced since: the snapshot then sees nothing."""
+        with TableScan(
+            self.endpoint,
+            table,
+            lock_timeout_s=LOCK_TIMEOUT_S,
+            batch_bytes=SCAN_BATCH_BYTES,
+            snapshot=self.snapshot,
+        ) as scan:
+            yield scan if files_unchanged(scan.rows, scan.upstream.oid) else None
+
 
 @contextmanager
-def upstream_cut(endpoint: Endpoint, *, on_wait: OnWait = lambda waiting: None) -> Iterator[UpstreamCut]:
+def upstream_cut(endpoint: Endpoint, *, on_wait: OnWait = lambda waiting: None) -> Iterator[PostgresCut]:
     """A cut that stands while the block runs. It takes a slot and a walsender of the upstream for as long.
 
     The server makes it once the transactions that run have ended; `on_wait` hears each second who they are.
@@ -39,12 +55,7 @@ def upstream_cut(endpoint: Endpoint, *, on_wait: OnWait = lambda waiting: None) 
             _, position, snapshot, _ = run(endpoint, replication, command, on_wait)
         except psycopg.Error as e:
             raise endpoint.translate(e) from e
-        yield UpstreamCut(position=position, snapshot=snapshot)
-
-
-def import_statement(snapshot: str) -> str:
-    """Makes a transaction see a cut; must come before its first query."""
-    return f"SET TRANSACTION SNAPSHOT {quote_literal(snapshot).strip()}"
+        yield PostgresCut(endpoint, position, snapshot)
 
 
 # As the snapshot knows the files, and as they are now: a TRUNCATE or rewrite in between leaves it nothing to see.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
@@ -10,8 +9,9 @@ from headwater.config import LOCK_TIMEOUT_S, SCAN_BATCH_BYTES
 from headwater.model import Bound, Span
 from headwater.source.postgres.ask import query
 from headwater.source.postgres.keyset import ROW, condition, order
-from headwater.source.postgres.scan import Expected, ScanTable, TableScan, describe
+from headwater.source.postgres.scan import TableScan, describe, key_texts
 from headwater.source.postgres.session import Endpoint
+from headwater.source.scan import Extent, ScanTable
 
 # Of the table itself, or of all leaves of a partitioned one. `reltuples` is -1 where nobody ever counted.
 SIZE = """
@@ -22,24 +22,11 @@ WHERE c.relkind <> 'p' AND c.oid IN (SELECT {oid}::oid UNION SELECT relid FROM p
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Extent:
-    """A table when planning began, seen by one transaction: its ends, its size, and what that transaction saw."""
-
-    first: tuple[str, ...] | None
-    last: tuple[str, ...] | None  # None: the table is empty
-    bytes: int
-    rows_estimate: int  # -1: unknown; may be stale
-    saw: str
-    high: str
-    server_life: str
-
-
-def read_extent(endpoint: Endpoint, table: ScanTable, expected: Expected) -> Extent:
+def read_extent(endpoint: Endpoint, table: ScanTable) -> Extent:
     """The table's ends and size, in a REPEATABLE READ transaction of its own that is over when this returns."""
-    with TableScan(endpoint, table, expected, lock_timeout_s=LOCK_TIMEOUT_S, batch_bytes=SCAN_BATCH_BYTES) as scan:
+    with TableScan(endpoint, table, lock_timeout_s=LOCK_TIMEOUT_S, batch_bytes=SCAN_BATCH_BYTES) as scan:
         at = scan.upstream
-        keys = f"SELECT {', '.join(table.key_text)} FROM {at.source} AS {ROW} ORDER BY"
+        keys = f"SELECT {', '.join(key_texts(table))} FROM {at.source} AS {ROW} ORDER BY"
         first, last = (scan.rows(f"{keys} {order(at.key, descending=d)} LIMIT 1") for d in (False, True))
         ((size, estimate),) = scan.rows(SIZE.format(oid=at.oid))
         seen = scan.seen
@@ -77,7 +64,7 @@ class KeyWalk:
         at = self._upstream
         found = query(
             self._session,
-            f"SELECT {', '.join(self._table.key_text)} FROM {at.source} AS {ROW} "
+            f"SELECT {', '.join(key_texts(self._table))} FROM {at.source} AS {ROW} "
             f"WHERE {condition(at.key, Span(after, Bound(upto.key, after=False)))} "
             f"ORDER BY {order(at.key)} OFFSET {rows - 1} LIMIT 1",
         )

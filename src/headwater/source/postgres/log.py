@@ -18,8 +18,10 @@ from psycopg.pq.abc import PGconn, PGresult
 
 from headwater.errors import HeadwaterError, Retry, SourceError
 from headwater.source.base import Inbox, Standing
+from headwater.source.frames import Framing
 from headwater.source.postgres import resume
 from headwater.source.postgres.ask import Session, query
+from headwater.source.postgres.frame import PostgresFraming
 from headwater.source.postgres.session import Endpoint, lsn_to_int, quote_identifier, quote_literal
 
 SILENCE_S = 60  # an upstream that does not even take our bytes for this long is gone
@@ -63,6 +65,7 @@ class PostgresLog:
 
     def __init__(self, source: PostgresSource, session: Session, replication: Session, standing: Standing) -> None:
         self.standing = standing
+        self.framing: Framing = PostgresFraming(standing.next_txn)
         self._source = source
         self._session = session
         self._replication = replication

@@ -11,14 +11,13 @@ from typing import Any, Self
 import pyarrow as pa
 
 from headwater.errors import DataError, SourceError
-from headwater.model import Bound, Column, Span
+from headwater.model import Bound, Span
 from headwater.source.postgres.arrow import ArrowSession
 from headwater.source.postgres.ask import qualified
-from headwater.source.postgres.cut import import_statement
+from headwater.source.postgres.filter import filter_text
 from headwater.source.postgres.keyset import KEY, ROW, KeyColumn, condition, order
 from headwater.source.postgres.session import Endpoint, quote_identifier, quote_literal
-
-Hooks = Callable[[str], None]
+from headwater.source.scan import Hooks, ScanTable, Seen
 
 # Their Arrow value prints as the database prints it, so a bound can be made of it directly. For any other key column a
 # scan also selects the database's own text, as a twin behind the table's columns.
@@ -45,41 +44,6 @@ SELECT pg_is_in_recovery()::text,
 
 
 @dataclass(frozen=True, slots=True)
-class Expected:
-    """What a scan must find: this server, this timeline, this table. An empty value (0) is not checked."""
-
-    system_identifier: str = ""
-    timeline: str = ""
-    table_oid: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class ScanTable:
-    """The upstream table of a scan, and the expressions that give its columns and its key's texts as decoding wants."""
-
-    schema: str
-    name: str
-    columns: tuple[Column, ...]
-    key: tuple[str, ...]
-    select: tuple[str, ...]  # per column
-    key_text: tuple[str, ...]  # per key column
-    filter: str = ""  # a condition; rows that do not meet it are not read
-
-    @property
-    def qualified(self) -> str:
-        return qualified(self.schema, self.name)
-
-
-@dataclass(frozen=True, slots=True)
-class Seen:
-    """What a transaction saw, how far the log must come to hold it, and in which life of the server."""
-
-    saw: str
-    high: str
-    server_life: str
-
-
-@dataclass(frozen=True, slots=True)
 class Upstream:
     """A table as the upstream has it now: the way to read it, its key with operators, the columns it still has."""
 
@@ -100,7 +64,6 @@ class TableScan:
         self,
         endpoint: Endpoint,
         table: ScanTable,
-        expected: Expected,
         *,
         lock_timeout_s: float,
         batch_bytes: int,
@@ -109,7 +72,6 @@ class TableScan:
     ) -> None:
         self.endpoint = endpoint
         self.table = table
-        self._expected = expected
         self._batch_bytes = batch_bytes
         self._snapshot = snapshot
         self._session = ArrowSession(endpoint)
@@ -138,7 +100,7 @@ class TableScan:
         )
 
     def _filter(self) -> str:
-        return f" AND {self.table.filter}" if self.table.filter else ""
+        return f" AND {filter_text(self.table.filter)}" if self.table.filter else ""
 
     def bound_after(self, batch: pa.RecordBatch) -> Bound:
         """The place just after the last row of a batch."""
@@ -191,7 +153,7 @@ class TableScan:
 
     def _look(self) -> Seen:
         ((standby, system, timeline_hex, start, saw, high, oid),) = self.rows(
-            SEEN.format(table=quote_literal(self.table.qualified))
+            SEEN.format(table=quote_literal(qualified(self.table.schema, self.table.name)))
         )
         if standby == "true":
             raise SourceError(
@@ -200,14 +162,16 @@ class TableScan:
                 "Point the connection's hostname and port at the primary.",
             )
         timeline = int(timeline_hex, 16)
-        expected = self._expected
-        if system != (expected.system_identifier or system) or str(timeline) != (expected.timeline or str(timeline)):
+        expected = self.table.identity
+        if expected.get("system_identifier", system) != system or expected.get("timeline", str(timeline)) != str(
+            timeline
+        ):
             raise SourceError(
                 "source.replaced",
                 f"another server (or another timeline of it) answers at {self.endpoint.host}:{self.endpoint.port}",
                 "Point the connection back at its server, or DROP and CREATE the connection.",
             )
-        if int(oid) != (expected.table_oid or self.upstream.oid):
+        if int(oid) != (self.table.upstream_id or self.upstream.oid):
             raise _gone(self.table)
         return Seen(saw, high, f"{start}/{timeline}")
 
@@ -216,18 +180,28 @@ class TableScan:
         for column, expression in zip(table.columns, table.select, strict=True):
             name = quote_identifier(column.name)
             if column.name not in self.upstream.columns:  # dropped upstream: NULL from then on
-                kind = quote_identifier(column.upstream.name) if expression == name else "text"
+                kind = quote_identifier(column.upstream.name) if expression == "{0}" else "text"
                 yield f"NULL::{kind} AS {name}"
             else:
-                yield f"{expression} AS {name}"
+                yield f"{expression.format(name)} AS {name}"
         twins = len(table.columns)
-        yield from (text for text, i in zip(table.key_text, self._key_places(), strict=True) if i >= twins)
+        yield from (text for text, i in zip(key_texts(table), self._key_places(), strict=True) if i >= twins)
 
     def _key_places(self) -> list[int]:
         """Where the texts of the key columns stand in a batch: the column itself, or a twin behind all columns."""
         own = {c.name: i for i, c in enumerate(self.table.columns) if c.upstream.name in DIRECT}
         twins = count(len(self.table.columns))
         return [own[name] if name in own else next(twins) for name in self.table.key]
+
+
+def key_texts(table: ScanTable) -> list[str]:
+    """The expressions that give the texts of the key's columns."""
+    return [text.format(quote_identifier(k)) for text, k in zip(table.key_text, table.key, strict=True)]
+
+
+def import_statement(snapshot: str) -> str:
+    """Makes a transaction see a cut; must come before its first query."""
+    return f"SET TRANSACTION SNAPSHOT {quote_literal(snapshot).strip()}"
 
 
 def describe(rows: Callable[[str], list[tuple[Any, ...]]], table: ScanTable) -> Upstream:
@@ -243,10 +217,11 @@ def describe(rows: Callable[[str], list[tuple[Any, ...]]], table: ScanTable) -> 
             f"the primary key of {table.schema}.{table.name} is no longer ({', '.join(table.key)})",
             "RESYNC TABLE reads it anew with its new key, or restore the key.",
         )
+    name = qualified(table.schema, table.name)
     return Upstream(
         oid=oid,
         # Plain inheritance would return the children's rows; a partitioned table is read through its root.
-        source=table.qualified if kind == "p" else f"ONLY {table.qualified}",
+        source=name if kind == "p" else f"ONLY {name}",
         key=tuple(found_key[name] for name in table.key),
         columns=frozenset(name for _, _, name in found),
     )

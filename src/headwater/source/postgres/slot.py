@@ -14,7 +14,7 @@ from headwater.source.postgres.begin import next_xid
 from headwater.source.postgres.checks import no_free_slot
 from headwater.source.postgres.replicate import OnWait, run
 from headwater.source.postgres.server import describe_server
-from headwater.source.postgres.session import Endpoint, quote_identifier, quote_literal
+from headwater.source.postgres.session import Endpoint, lsn_to_int, quote_identifier, quote_literal
 from headwater.source.upstream import LogEnd
 
 FREE_TIMEOUT_S = 20.0  # a walsender that lost its reader notices within this long
@@ -123,9 +123,10 @@ SELECT pg_current_wal_flush_lsn()::text,
 """
 
 
-def log_end(session: Session, name: str) -> LogEnd:
-    """Where the log ends, and how much of it the slot keeps and may keep."""
-    return LogEnd(*query(session, LOG_END, (name,))[0])
+def log_end(session: Session, name: str, since: str) -> LogEnd:
+    """Where the log ends, how far that is from a position, and how much of it the slot keeps and may keep."""
+    position, kept, limit = query(session, LOG_END, (name,))[0]
+    return LogEnd(position, max(0, lsn_to_int(position) - lsn_to_int(since)), kept, limit)
 
 
 def drop_slot(session: Session, name: str, *, timeout_s: float = FREE_TIMEOUT_S) -> None:

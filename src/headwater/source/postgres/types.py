@@ -11,6 +11,14 @@ ORDERED = frozenset({"int2", "int4", "int8", "bool", "date", "timestamp", "times
 TEXT = frozenset({"text", "varchar", "name"})
 # Names under which C libraries offer code point order; believed only if the server's own probe agrees.
 CODE_POINT_LOCALES = frozenset({"C.UTF-8", "C.utf8"})
+# Their text is their value, so it orders as they do.
+TEXTUAL = TEXT | {"uuid"}
+# Types whose values always stand in the row itself.
+FIXED = frozenset(
+    {"bool", "int2", "int4", "int8", "oid", "float4", "float8", "money", "date", "time", "timetz", "timestamp"}
+    | {"timestamptz", "interval", "uuid", "enum", "name", "char", "macaddr", "macaddr8", "pg_lsn"}
+)
+DIALECT = "postgres"
 KINDS = {"e": "enum", "c": "composite", "r": "range", "m": "range"}
 MAX_DIGITS = 38
 
@@ -51,6 +59,9 @@ def upstream_type(raw: RawType, text: Text) -> UpstreamType:
     name = KINDS.get(kind, name)
     precision, scale, length = _measures(name, modifier)
     return UpstreamType(
+        dialect=DIALECT,
+        textual=not is_array and name in TEXTUAL,
+        stored_aside=is_array or name not in FIXED,
         name=f"_{name}" if is_array else name,
         oid=raw.oid,
         modifier=raw.modifier,

@@ -2,28 +2,39 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from headwater.errors import DataError
+from headwater.source.base import Source
+from headwater.source.options import Option
 from headwater.source.postgres import begin, publication, slot, watch
 from headwater.source.postgres.ask import query
 from headwater.source.postgres.checks import check_connection, check_table
+from headwater.source.postgres.options import OPTIONS
+from headwater.source.postgres.reach import PostgresReach
 from headwater.source.postgres.server import describe_server
 from headwater.source.postgres.session import Endpoint, lsn_to_int
 from headwater.source.postgres.snapshot import Snapshot, sees
+from headwater.source.scan import Reach
 from headwater.source.upstream import FoundColumn, FoundTable, LogEnd, Prepared
 
 
 class PostgresUpstream:
     """An upstream PostgreSQL. Each call opens a short session of its own."""
 
+    OPTIONS: ClassVar[tuple[Option, ...]] = OPTIONS
+
     def __init__(self, options: Mapping[str, str], password: str) -> None:
         self.options = options
         self.endpoint = Endpoint.of(options, password)
+        self.reach: Reach = PostgresReach(self.endpoint)
+        self.default_schema = options.get("schema.name", "public")
         self._slot = options.get("slot.name", "")
         self._publication = options.get("publication.name", "")
         self._may_create = options.get("publication.create", "true") == "true"
@@ -65,14 +76,14 @@ class PostgresUpstream:
         point = slot.ensure_slot(self.endpoint, self._slot, on_wait=lambda who: on_wait(_words(who)))
         return Prepared(point.position, point.txn, server.identity, server.life)
 
-    def publish(self, schema: str, table: str) -> int:
+    def publish(self, schema: str, table: str) -> str:
         with self.endpoint.connect() as session:
             publication.add_table(session, self._publication, schema, table, create=self._may_create)
-            return begin.begin_xid(session)
+            return str(begin.begin_xid(session))
 
-    def older(self, ticket: int) -> list[str]:
+    def older(self, ticket: str) -> list[str]:
         with self.endpoint.connect() as session:
-            waiting = begin.older_than(session, ticket)
+            waiting = begin.older_than(session, int(ticket))
             if not waiting and self._may_create and begin.needs_second_alter(session.info.server_version):
                 publication.touch(session, self._publication)
             return [str(w) for w in waiting]
@@ -102,17 +113,25 @@ class PostgresUpstream:
         with self.endpoint.connect() as session:
             return watch.verdict(watch.findings(session, before, after), table, truncated=truncated)
 
-    def log_end(self) -> LogEnd:
+    def log_end(self, since: str) -> LogEnd:
         with self.endpoint.connect() as session:
-            return slot.log_end(session, self._slot)
+            return slot.log_end(session, self._slot, since)
 
     @staticmethod
-    def passed(position: str, high: str) -> bool:
-        return lsn_to_int(position) >= lsn_to_int(high)
+    def source(options: Mapping[str, str], password: str) -> Source:
+        from headwater.source.postgres.log import PostgresSource  # its kernels are the capture's alone
+
+        return PostgresSource.of(options, password)
 
     @staticmethod
-    def distance(position: str, end: str) -> int:
-        return max(0, lsn_to_int(end) - lsn_to_int(position))
+    def number(position: str) -> int:
+        return lsn_to_int(position)
+
+    @staticmethod
+    def origin(commit: int, txn: int) -> dict[str, Any]:
+        # the commit's LSN: a change's own position orders nothing
+        sequence = json.dumps([str(commit), str(commit)])
+        return {"connector": "postgresql", "sequence": sequence, "txId": txn, "lsn": commit, "xmin": None}
 
     @staticmethod
     def sees(saw: str, txn: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:

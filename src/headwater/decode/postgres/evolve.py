@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from headwater.decode.values import numeric_size
-from headwater.model import UpstreamType
+from headwater.decode.postgres.types import numeric_size
+from headwater.model import LogColumn, UpstreamType
 
 # The built-in types that take part in widening, by the number the log gives them; the catalog fixes these numbers.
 _NAMES = {
@@ -23,11 +23,12 @@ _FINER = frozenset({"timestamp", "timestamptz", "time", "timetz", "varbit"})
 _FREE = -1  # a modifier that limits nothing
 
 
-def as_written(upstream: UpstreamType, type_oid: int, modifier: int) -> UpstreamType | None:
+def as_written(upstream: UpstreamType, written: LogColumn) -> UpstreamType | None:
     """The type to decode with, or None if values of the old type may have changed with it.
 
     The same type, or a wider one: rows written before the change mean the same value after it.
     """
+    type_oid, modifier = written.type_oid, written.modifier
     if type_oid == upstream.oid:
         if modifier == upstream.modifier:
             return upstream

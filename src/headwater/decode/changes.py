@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from headwater.decode import kernels_pgoutput
+from headwater.decode.column import MISSING_VALUE, NO_VALUE, unkept_key
+from headwater.decode.dialects import dialect_of
 from headwater.decode.layout import Piece, lay_out
-from headwater.decode.text import decode_text
 from headwater.decode.values import arrow_schema, arrow_type
 from headwater.errors import DataError
 from headwater.model import Column, Op, SchemaVersion
@@ -109,21 +109,14 @@ def _column(
     upstream = piece.layout.types[slot]
     if upstream is None:
         return pa.nulls(starts.shape[1], arrow_type(column.lake_type))
-    decoded = decode_text(piece.data, starts[slot], lengths[slot], upstream, column.lake_type)
+    decoded = dialect_of(column.upstream).decode_logged(
+        piece.data, starts[slot], lengths[slot], upstream, column.lake_type
+    )
     if decoded.unkept:
         if column.name in key:
             raise unkept_key(column.name)
         unkept[column.name] += decoded.unkept
     return decoded.array
-
-
-def unkept_key(name: str) -> DataError:
-    """The error for a key that the lake cannot keep: without it the row would be lost or mixed up with another."""
-    return DataError(
-        "data.key_value",
-        f"key column {name} holds a value that its lake type cannot keep",
-        f"Declare {name} as STRING in CREATE TABLE, or change the value upstream and RESYNC TABLE.",
-    )
 
 
 def _require_keys(lengths: Any, op: Any) -> None:
@@ -138,7 +131,7 @@ def _require_keys(lengths: Any, op: Any) -> None:
 def _missing(lengths: Any) -> pa.Array:
     """Per row the ordinals of the columns that the message did not carry."""
     n = lengths.shape[1]
-    mask = lengths == kernels_pgoutput.MISSING
+    mask = lengths == MISSING_VALUE
     if not mask.any():
         return pa.nulls(n, pa.list_(pa.int32()))
     counts = mask.sum(axis=0)
@@ -156,7 +149,7 @@ def _old_keys(piece: Piece, columns: tuple[Column, ...], key: tuple[str, ...]) -
     if not piece.moved.any():
         return pa.nulls(piece.batch.num_rows, pa.struct(fields))
     here = piece.moved == 1
-    lengths = np.where(here, piece.old_lengths, kernels_pgoutput.NO_VALUE)
+    lengths = np.where(here, piece.old_lengths, NO_VALUE)
     arrays = [
         _column(piece, piece.old_starts, lengths, slot, column, key, Counter())
         for slot, column in zip(piece.layout.keys, keys, strict=True)

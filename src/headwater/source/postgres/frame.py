@@ -7,15 +7,15 @@ big-endian.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from dataclasses import replace
 
-import numba
 import numpy as np
 
 from headwater.model import LogColumn, Op
 from headwater.source.base import Bytes, Longs
+from headwater.source.frames import Boundary, Frames, Memory, Ops, Progress, Relation, Transactions
+from headwater.source.kernel import kernel
+from headwater.source.postgres.session import int_to_lsn, lsn_to_int
 
 HEADER = 25
 _W, _K = ord("w"), ord("k")
@@ -23,97 +23,29 @@ _B, _C, _R = ord("B"), ord("C"), ord("R")
 _I, _U, _D, _T = ord("I"), ord("U"), ord("D"), ord("T")
 _INSERT, _UPDATE, _DELETE, _TRUNCATE = int(Op.INSERT), int(Op.UPDATE), int(Op.DELETE), int(Op.TRUNCATE)
 
-Ops = np.ndarray[Any, np.dtype[np.int8]]
-_Function = TypeVar("_Function", bound=Callable[..., Any])
 
+class PostgresFraming:
+    """`source.frames.Framing` of a replication slot's messages. `next_txn` is the number that the server gives next."""
 
-def kernel(signature: str) -> Callable[[_Function], _Function]:
-    """Compiles a function for one signature: when first imported, then from the disk; it runs without the GIL."""
-    compile: Callable[[_Function], _Function] = numba.njit(signature, cache=True, nogil=True)
-    return compile
+    def __init__(self, next_txn: int = 0) -> None:
+        self._next_txn = next_txn
 
+    def begin(self, position: str, next_index: int, last_txn: int) -> Progress:
+        # an upstream that wrote nothing for us for 2^31 transactions still needs a reference from this half of the ring
+        return Progress(next_index, position, max(last_txn, self._next_txn - 1))
 
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """Where framing stands between two batches.
+    def number(self, position: str) -> int:
+        return lsn_to_int(position)
 
-    `position` is the end of the last commit, or a keepalive's position outside any transaction after it.
-    """
+    def boundary(self, data: Bytes, lengths: Longs, open: bool) -> Boundary:
+        return Boundary(*(int(v) for v in _boundary(data, lengths, open)))
 
-    next_index: int
-    last_txn: int  # the reference for widening the next 32-bit xid
-    position: int
-    open: bool = False
-    txn: int = 0  # of the open transaction
-    first_index: int = 0  # of the open transaction
+    def end(self, data: Bytes, lengths: Longs, open: bool, position: int, time_us: int) -> int:
+        return int(_end(data, lengths, open, position, time_us))
 
-
-@dataclass(frozen=True, slots=True)
-class Boundary:
-    """Where received messages may be cut: `whole` outside any transaction, `piece` inside the one that is open."""
-
-    whole: int
-    whole_bytes: int
-    piece: int  # before its last row, so that the commit never comes alone: a segment needs a row
-    piece_bytes: int
-    commits: int
-    position: int  # the last keepalive's outside any transaction, or 0
-
-
-@dataclass(frozen=True, slots=True)
-class Transactions:
-    """The transactions that a batch completes, in commit order; empty ones are left out."""
-
-    txn: Longs
-    commit_lsn: Longs
-    commit_time_us: Longs
-    first_index: Longs
-    last_index: Longs
-
-    def __len__(self) -> int:
-        return len(self.txn)
-
-
-@dataclass(frozen=True, slots=True)
-class Relation:
-    """A relation message: how rows of a table are written from row number `row` of the batch on."""
-
-    row: int
-    upstream_id: int
-    schema: str
-    table: str
-    identity: str
-    columns: tuple[LogColumn, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Frames:
-    """The rows of a batch: row i has index `first_index + i`; its message is `data[start[i]:start[i] + length[i]]`."""
-
-    first_index: int
-    op: Ops
-    txn: Longs
-    upstream_id: Longs
-    start: Longs
-    length: Longs
-    transactions: Transactions
-    relations: tuple[Relation, ...]
-
-    def __len__(self) -> int:
-        return len(self.op)
-
-
-def find_boundary(data: Bytes, lengths: Longs, open: bool) -> Boundary:
-    """Where these messages may be cut; `open` says that they begin inside a transaction."""
-    return Boundary(*(int(v) for v in _boundary(data, lengths, open)))
-
-
-def find_end(data: Bytes, lengths: Longs, open: bool, position: int, time_us: int) -> int:
-    """How many of these messages lie before an end: a position, or a time in microseconds since 2000 (0: no such end).
-
-    -1 while the end is not among them. A transaction belongs to what lies before it if it committed there.
-    """
-    return int(_end(data, lengths, open, position, time_us))
+    def frame(self, data: Bytes, lengths: Longs, before: Progress, memory: Memory) -> tuple[Frames, Progress]:
+        """The publication already holds the followed tables and no others: nothing is asked of the home."""
+        return frame(data, lengths, before)
 
 
 def frame(data: Bytes, lengths: Longs, before: Progress) -> tuple[Frames, Progress]:
@@ -124,19 +56,24 @@ def frame(data: Bytes, lengths: Longs, before: Progress) -> tuple[Frames, Progre
     completed = np.empty((5, commits), np.int64)
     described = np.empty((3, relations), np.int64)
     state = np.array(
-        [before.next_index, before.last_txn, before.position, before.open, before.txn, before.first_index], np.int64
+        [
+            *(before.next_index, before.last_txn, lsn_to_int(before.position)),
+            *(before.open, before.txn, before.first_index),
+        ],
+        np.int64,
     )
     kept = int(_walk(data, lengths, state, op, longs, completed, described))
     after = replace(
         before,
         next_index=int(state[0]),
         last_txn=int(state[1]),
-        position=int(state[2]),
+        position=int_to_lsn(int(state[2])),
         open=bool(state[3]),
         txn=int(state[4]),
         first_index=int(state[5]),
     )
     frames = Frames(
+        data=data,
         first_index=before.next_index,
         op=op,
         txn=longs[0],

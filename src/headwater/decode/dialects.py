@@ -1,0 +1,80 @@
+"""Which functions read the values of which kind of database. A dialect's modules are loaded when first needed."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Protocol
+
+import pyarrow as pa
+
+from headwater.model import Column, LogColumn, UpstreamType
+
+if TYPE_CHECKING:
+    from headwater.decode.column import Decoded
+    from headwater.decode.layout import Layout, Piece
+
+DEFAULT = "postgres"  # of homes that were made before there was a second one
+MODULES = {"postgres": "headwater.decode.postgres.dialect", "mysql": "headwater.decode.mysql.dialect"}
+
+
+@dataclass(frozen=True, slots=True)
+class Comparable:
+    """How values of a type compare with constants, in the database as in the lake.
+
+    `value`: bool, integer, decimal, date, timestamp, instant, uuid or text. `kept`: the lake keeps every value, so
+    NULL here is NULL there.
+    """
+
+    value: str
+    ordered: bool
+    kept: bool
+
+
+class Dialect(Protocol):
+    """The values of one kind of database, as its log and its scans give them."""
+
+    def lake_type(self, upstream: UpstreamType) -> str: ...
+
+    def resolve_type(self, upstream: UpstreamType, declared: str) -> str: ...
+
+    def can_hold(self, upstream: UpstreamType, declared: str) -> bool: ...
+
+    def comparable(self, upstream: UpstreamType) -> Comparable | None:
+        """How a filter may compare values of the type; None: not for certain."""
+
+    def as_written(self, upstream: UpstreamType, written: LogColumn) -> UpstreamType | None:
+        """The type to decode a logged column with, or None if values of the old type may have changed with it."""
+
+    def lay_out(self, batch: pa.RecordBatch, layout: Layout) -> Piece:
+        """Where the values of logged changes stand."""
+
+    def decode_logged(self, buffer: Any, starts: Any, lengths: Any, upstream: UpstreamType, lake_type: str) -> Decoded:
+        """The lake values of logged values that stand in `buffer` (uint8) at `starts`; a negative length is a NULL."""
+
+    def select_expression(self, column: Column) -> str: ...
+
+    def text_expression(self, column: Column) -> str: ...
+
+    def to_lake(
+        self, batch: pa.RecordBatch, columns: Sequence[Column], key: Sequence[str]
+    ) -> tuple[pa.RecordBatch, dict[str, int]]: ...
+
+
+def dialect_of(upstream: UpstreamType) -> Dialect:
+    """The dialect of a type."""
+    return _dialect(upstream.dialect or DEFAULT)
+
+
+def comparable(upstream: UpstreamType) -> Comparable | None:
+    """How a filter may compare values of a type; None: not for certain."""
+    return dialect_of(upstream).comparable(upstream)
+
+
+@lru_cache
+def _dialect(name: str) -> Dialect:
+    module: Any = importlib.import_module(MODULES[name])
+    dialect: Dialect = module
+    return dialect

@@ -1,0 +1,22 @@
+"""PostgreSQL's functions under the names of `decode.dialects.Dialect`."""
+
+from __future__ import annotations
+
+from headwater.decode.postgres.evolve import as_written
+from headwater.decode.postgres.pgoutput import lay_out
+from headwater.decode.postgres.scan import select_expression, text_expression, to_lake
+from headwater.decode.postgres.types import can_hold, comparable, lake_type, resolve_type
+from headwater.decode.text import decode_text as decode_logged
+
+__all__ = [
+    "as_written",
+    "can_hold",
+    "comparable",
+    "decode_logged",
+    "lake_type",
+    "lay_out",
+    "resolve_type",
+    "select_expression",
+    "text_expression",
+    "to_lake",
+]

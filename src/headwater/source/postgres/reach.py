@@ -1,0 +1,34 @@
+"""The way to a PostgreSQL for scans: a value that travels to tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from headwater.source.postgres import extent
+from headwater.source.postgres.cut import PostgresCut, upstream_cut
+from headwater.source.postgres.scan import TableScan
+from headwater.source.postgres.session import Endpoint
+from headwater.source.scan import Extent, Hooks, OnWait, ScanTable
+
+
+@dataclass(frozen=True, slots=True)
+class PostgresReach:
+    """`source.scan.Reach` of a PostgreSQL."""
+
+    endpoint: Endpoint
+
+    def open_scan(self, table: ScanTable, *, lock_timeout_s: float, batch_bytes: int, hooks: Hooks) -> TableScan:
+        return TableScan(self.endpoint, table, lock_timeout_s=lock_timeout_s, batch_bytes=batch_bytes, hooks=hooks)
+
+    def read_extent(self, table: ScanTable) -> Extent:
+        return extent.read_extent(self.endpoint, table)
+
+    def walk(self, table: ScanTable) -> extent.KeyWalk:
+        return extent.KeyWalk(self.endpoint, table)
+
+    @contextmanager
+    def cut(self, on_wait: OnWait) -> Iterator[PostgresCut]:
+        with upstream_cut(self.endpoint, on_wait=lambda who: on_wait("; ".join(map(str, who)))) as cut:
+            yield cut
