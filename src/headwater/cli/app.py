@@ -16,7 +16,7 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
-    help="Live PostgreSQL tables in a Delta lake: exact, lock-free, fresh to the second.",
+    help="Live PostgreSQL and MySQL tables in a Delta lake: exact, lock-free, fresh to the second.",
 )
 
 Home = Annotated[
@@ -123,16 +123,24 @@ def status(
         reply.result = carry_out(config.home_from(home), once=once, quiet=json)
 
 
+class Upstreams(StrEnum):
+    """What the demo may run on."""
+
+    POSTGRES = "postgres"
+    MYSQL = "mysql"
+
+
 @app.command()
 def demo(
+    source: Annotated[Upstreams, typer.Option("--source", help="The database to run on.")] = Upstreams.POSTGRES,
     keep: Annotated[bool, typer.Option("--keep", help="Stay until Ctrl-C and leave the home behind.")] = False,
     home: Home = None,
 ) -> None:
-    """Show everything once: a real PostgreSQL, a busy shop, its lake."""
+    """Show everything once: a real database, a busy shop, its lake."""
     from headwater.cli.demo import demo as carry_out
 
     with frame.envelope("demo", False, home):
-        carry_out(home, keep=keep)
+        carry_out(source.value, home, keep=keep)
 
 
 @app.command()

@@ -41,13 +41,13 @@ class Stage:
             self._screen = None
 
 
-def demo(home: str | None, *, keep: bool) -> None:
+def demo(source: str, home: str | None, *, keep: bool) -> None:
     """Tells the story; `keep` stays until Ctrl-C."""
     from headwater.demo.story import tell
 
     stage = Stage()
     try:
-        tell(stage, home=None if home is None else Path(home).absolute(), keep=keep)
+        tell(stage, source=source, home=None if home is None else Path(home).absolute(), keep=keep)
     except KeyboardInterrupt:
         stage.say("stopped")
     finally:

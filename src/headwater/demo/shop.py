@@ -1,13 +1,13 @@
-"""A small shop in PostgreSQL: five tables, about 300,000 rows, and business that never stops."""
+"""A small shop: five tables, about 300,000 rows, and business that never stops. The same in every database."""
 
 from __future__ import annotations
 
 import random
 import threading
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from types import TracebackType
-from typing import Any, Self
-
-from headwater.demo.embedded import EmbeddedPostgres
+from typing import Any, Protocol, Self
 
 CUSTOMERS = 20_000
 PRODUCTS = 1_000
@@ -18,59 +18,42 @@ TOTAL_BALANCE = ACCOUNTS * OPENING_BALANCE  # transfers move money, none appears
 RATE = 150  # transactions per second of the business
 TABLES = ("customers", "products", "orders", "order_items", "accounts")
 
-SCHEMA = f"""
-CREATE TABLE customers (
-  id int PRIMARY KEY, name text NOT NULL, email text NOT NULL, city text NOT NULL, joined date NOT NULL, note text);
-CREATE TABLE products (
-  sku text COLLATE "C" PRIMARY KEY, title text NOT NULL, category text NOT NULL, price numeric(10,2) NOT NULL,
-  stock int NOT NULL);
-CREATE TABLE orders (
-  id bigint PRIMARY KEY, customer_id int NOT NULL, status text NOT NULL, placed timestamptz NOT NULL);
-CREATE TABLE order_items (
-  order_id bigint, line smallint, sku text NOT NULL, quantity int NOT NULL, price numeric(10,2) NOT NULL,
-  PRIMARY KEY (order_id, line));
-CREATE TABLE accounts (id int PRIMARY KEY, owner text NOT NULL, balance numeric(12,2) NOT NULL);
 
-INSERT INTO customers
-SELECT i, 'Customer ' || i, 'c' || i || '@example.com', (ARRAY['Berlin', 'Kyōto', 'Lima', 'Oslo', 'Tunis'])[1 + i % 5],
-       date '2015-01-01' + i % 4000, CASE WHEN i % 3 = 0 THEN repeat('likes water ', i % 7) END
-FROM generate_series(1, {CUSTOMERS}) i;
-INSERT INTO products
-SELECT 'SKU-' || lpad(i::text, 5, '0'), 'Product ' || i,
-       (ARRAY['books', 'garden', 'music', 'tools', 'toys'])[1 + i % 5],
-       round((1 + i * 7919 % 20000) / 100.0, 2), 1000
-FROM generate_series(1, {PRODUCTS}) i;
-INSERT INTO orders
-SELECT i, 1 + i * 7919 % {CUSTOMERS}, (ARRAY['placed', 'paid', 'shipped', 'delivered'])[1 + i % 4],
-       timestamptz '2026-01-01' + i * interval '97 seconds'
-FROM generate_series(1, {ORDERS}) i;
-INSERT INTO order_items
-SELECT i, l, 'SKU-' || lpad((1 + (i * 31 + l * 17) % {PRODUCTS})::text, 5, '0'), 1 + (i + l) % 5,
-       round((1 + ((i * 31 + l * 17) % {PRODUCTS} + 1) * 7919 % 20000) / 100.0, 2)
-FROM generate_series(1, {ORDERS}) i, generate_series(1, 2 + i % 2) l;
-INSERT INTO accounts SELECT i, 'Customer ' || i, {OPENING_BALANCE} FROM generate_series(1, {ACCOUNTS}) i;
-ANALYZE;
-"""
+class Till(Protocol):
+    """A session in autocommit mode."""
+
+    def execute(self, query: Any, params: Sequence[Any] = ...) -> Any: ...
 
 
-def create(server: EmbeddedPostgres) -> int:
-    """Fills the shop; returns how many rows it has."""
-    with server.connect() as connection:
-        connection.execute(SCHEMA)
-        counts = [connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0] for table in TABLES]
-    return sum(counts)
+class Shop(Protocol):
+    """The shop in one kind of database, whose server is its own."""
+
+    kind: str  # of database, as people call it
+    address: str  # for the database's own client
+
+    def create(self) -> int:
+        """Fills the shop; returns how many rows it has."""
+
+    def execute(self, statement: str) -> list[tuple[Any, ...]]:
+        """Runs a statement on a session of its own."""
+
+    def till(self) -> AbstractContextManager[Till]:
+        """A session."""
+
+    def definitions(self, connection: str = "shop") -> str:
+        """The statements that bring the shop into the lake."""
 
 
-def definitions(server: EmbeddedPostgres, *, connection: str = "shop") -> str:
-    """The statements that bring the shop into the lake."""
+def definitions(server: Any, type: str, schema: str, connection: str) -> str:
+    """The statements that bring a shop into the lake."""
     tables = "\n".join(
-        f"CREATE TABLE {table} FROM CONNECTION {connection} TABLE 'public.{table}' "
+        f"CREATE TABLE {table} FROM CONNECTION {connection} TABLE '{schema}.{table}' "
         f"WITH (backfill.rows_per_span = '50000');"
         for table in TABLES
     )
     return (
         f"CREATE CONNECTION {connection} WITH (\n"
-        f"    type='postgres-cdc', hostname='{server.host}', port='{server.port}', username='{server.user}',\n"
+        f"    type='{type}', hostname='{server.host}', port='{server.port}', username='{server.user}',\n"
         f"    password='{server.password}', database.name='{server.database}',\n);\n{tables}\n"
     )
 
@@ -81,8 +64,8 @@ class Business:
     Use as a context manager. `transactions` counts what was committed; an error ends the block with it.
     """
 
-    def __init__(self, server: EmbeddedPostgres, *, rate: float = RATE, seed: int = 1) -> None:
-        self._server = server
+    def __init__(self, shop: Shop, *, rate: float = RATE, seed: int = 1) -> None:
+        self._shop = shop
         self._pause_s = 1 / rate
         self._pick = random.Random(seed)
         self._stop = threading.Event()
@@ -104,26 +87,27 @@ class Business:
     def _work(self) -> None:
         steps = [self._transfer] * 4 + [self._order] * 3 + [self._ship] * 2 + [self._cancel, self._reprice]
         try:
-            with self._server.connect(application_name="shop") as session:
+            with self._shop.till() as session:
                 while not self._stop.is_set():
-                    with session.transaction():
-                        self._pick.choice(steps)(session)
+                    session.execute("BEGIN")
+                    self._pick.choice(steps)(session)
+                    session.execute("COMMIT")
                     self.transactions += 1
                     self._stop.wait(self._pick.expovariate(1 / self._pause_s))
         except BaseException as e:
             self._error = e
 
-    def _transfer(self, session: Any) -> None:
+    def _transfer(self, session: Till) -> None:
         amount = self._pick.randint(1, 5000) / 100
         source, target = self._pick.sample(range(1, ACCOUNTS + 1), 2)
-        change = "UPDATE accounts SET balance = balance + %s::numeric(12,2) WHERE id = %s"
+        change = "UPDATE accounts SET balance = balance + CAST(%s AS DECIMAL(12,2)) WHERE id = %s"
         session.execute(change, (f"{-amount:.2f}", source))
         session.execute(change, (f"{amount:.2f}", target))
 
-    def _order(self, session: Any) -> None:
+    def _order(self, session: Till) -> None:
         order, self._next_order = self._next_order, self._next_order + 1
         session.execute(
-            "INSERT INTO orders VALUES (%s, %s, 'placed', now())", (order, self._pick.randint(1, CUSTOMERS))
+            "INSERT INTO orders VALUES (%s, %s, 'placed', current_timestamp)", (order, self._pick.randint(1, CUSTOMERS))
         )
         for line in range(1, self._pick.randint(2, 5)):
             sku = f"SKU-{self._pick.randint(1, PRODUCTS):05}"
@@ -133,15 +117,15 @@ class Business:
             )
             session.execute("UPDATE products SET stock = stock - 1 WHERE sku = %s", (sku,))
 
-    def _ship(self, session: Any) -> None:
+    def _ship(self, session: Till) -> None:
         session.execute("UPDATE orders SET status = 'shipped' WHERE id = %s", (self._some_order(),))
 
-    def _cancel(self, session: Any) -> None:
+    def _cancel(self, session: Till) -> None:
         order = self._some_order()
         session.execute("DELETE FROM order_items WHERE order_id = %s", (order,))
         session.execute("DELETE FROM orders WHERE id = %s", (order,))
 
-    def _reprice(self, session: Any) -> None:
+    def _reprice(self, session: Till) -> None:
         sku = f"SKU-{self._pick.randint(1, PRODUCTS):05}"
         session.execute("UPDATE products SET price = round(price * 1.01, 2) WHERE sku = %s", (sku,))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import shutil
 import signal
 import statistics
@@ -14,7 +15,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from headwater.demo import shop
-from headwater.demo.embedded import EmbeddedPostgres
 from headwater.errors import DataError, MachineError
 
 if TYPE_CHECKING:
@@ -45,36 +45,52 @@ class Stage(Protocol):
     def progress(self, tables: list[TableStatus]) -> None: ...
 
 
-def tell(stage: Stage, *, home: Path | None = None, keep: bool = False) -> None:
+@contextlib.contextmanager
+def open_shop(source: str) -> Iterator[shop.Shop]:
+    """A server of its own of this kind, with room for a shop."""
+    if source == "mysql":
+        from headwater.demo.mariadb import EmbeddedMariaDB
+        from headwater.demo.shop_mariadb import MariaDBShop
+
+        with EmbeddedMariaDB(database="shop") as server:
+            yield MariaDBShop(server)
+    else:
+        from headwater.demo.embedded import EmbeddedPostgres
+        from headwater.demo.shop_postgres import PostgresShop
+
+        with EmbeddedPostgres(18, database="shop") as postgres:
+            yield PostgresShop(postgres)
+
+
+def tell(stage: Stage, *, source: str = "postgres", home: Path | None = None, keep: bool = False) -> None:
     """The whole story; it ends by itself, or with `keep` when the user ends it. Its home is left only if kept."""
     from headwater.facade import open_home
 
     started = time.monotonic()
-    with _ends_cleanly(), _home(home, keep) as directory:
-        stage.say("A PostgreSQL 18 of its own, with a small shop in it")
-        with EmbeddedPostgres(18, database="shop") as server:
-            rows = shop.create(server)
-            stage.done(f"{len(shop.TABLES)} tables, {rows:,} rows; orders and transfers go on from now on")
-            with shop.Business(server) as business, open_home(directory) as hw, hw.running():
-                _fill(stage, hw, server, business)
-                fresh = _freshness(stage, hw, server)
-                stage.say("\nRevenue by category, asked of the lake while the shop goes on")
-                stage.result(hw.sql(QUERY)[-1])
-                _invariant(stage, hw)
-                compared = _verify(stage, hw)
-                stage.say("")
-                stage.done(
-                    f"{rows:,} rows filled under load, {business.transactions:,} transactions meanwhile, fresh in "
-                    f"{fresh:.2f} s, {compared:,} rows equal to the upstream; {time.monotonic() - started:.0f} s in all"
-                )
-                if keep:
-                    _stay(stage, hw, server)
+    with _ends_cleanly(), _home(home, keep) as directory, open_shop(source) as server:
+        stage.say(f"A {server.kind} of its own, with a small shop in it")
+        rows = server.create()
+        stage.done(f"{len(shop.TABLES)} tables, {rows:,} rows; orders and transfers go on from now on")
+        with shop.Business(server) as business, open_home(directory) as hw, hw.running():
+            _fill(stage, hw, server, business)
+            fresh = _freshness(stage, hw, server)
+            stage.say("\nRevenue by category, asked of the lake while the shop goes on")
+            stage.result(hw.sql(QUERY)[-1])
+            _invariant(stage, hw)
+            compared = _verify(stage, hw, server)
+            stage.say("")
+            stage.done(
+                f"{rows:,} rows filled under load, {business.transactions:,} transactions meanwhile, fresh in "
+                f"{fresh:.2f} s, {compared:,} rows equal to the upstream; {time.monotonic() - started:.0f} s in all"
+            )
+            if keep:
+                _stay(stage, hw, server)
 
 
-def _fill(stage: Stage, hw: Headwater, server: EmbeddedPostgres, business: shop.Business) -> None:
-    statements = shop.definitions(server)
+def _fill(stage: Stage, hw: Headwater, server: shop.Shop, business: shop.Business) -> None:
+    statements = server.definitions()
     stage.say("\nInto the lake with it (the shop does not stop for that)\n")
-    stage.say(statements.replace(f"password='{server.password}'", "password='***'"))
+    stage.say(re.sub(r"password='[^']*'", "password='***'", statements))
     began, before = time.monotonic(), business.transactions
     hw.sql(statements)
     while True:
@@ -94,7 +110,7 @@ def _fill(stage: Stage, hw: Headwater, server: EmbeddedPostgres, business: shop.
     )
 
 
-def _freshness(stage: Stage, hw: Headwater, server: EmbeddedPostgres) -> float:
+def _freshness(stage: Stage, hw: Headwater, server: shop.Shop) -> float:
     """Seconds from the return of COMMIT to the start of the first SELECT that sees the row: the median."""
     stage.say("\nFreshness: from COMMIT upstream to the SELECT that sees it")
     _value(hw, "SELECT count(*) FROM customers")  # the first question starts Spark's engines
@@ -123,8 +139,8 @@ def _invariant(stage: Stage, hw: Headwater) -> None:
     stage.done(f"five looks at the balances during transfers: always {shop.TOTAL_BALANCE:,} in sum")
 
 
-def _verify(stage: Stage, hw: Headwater) -> int:
-    stage.say("\nEvery row of every table against PostgreSQL, at one cut, while both go on")
+def _verify(stage: Stage, hw: Headwater, server: shop.Shop) -> int:
+    stage.say(f"\nEvery row of every table against {server.kind}, at one cut, while both go on")
     found = hw.verify()
     for table in found:
         if not table.equal:
@@ -133,12 +149,12 @@ def _verify(stage: Stage, hw: Headwater) -> int:
     return sum(t.upstream_rows for t in found)
 
 
-def _stay(stage: Stage, hw: Headwater, server: EmbeddedPostgres) -> None:
+def _stay(stage: Stage, hw: Headwater, server: shop.Shop) -> None:
     stage.say(
         f"\nEverything goes on until Ctrl-C. In other terminals:\n"
         f"  headwater sql --home {hw.home}\n"
         f"  headwater verify --home {hw.home}\n"
-        f"  psql {server.dsn()}"
+        f"  {server.address}"
     )
     with contextlib.suppress(KeyboardInterrupt):
         while True:
