@@ -19,7 +19,7 @@ GROUND = ("model", "errors", "config", "storage", "meta")  # anybody may import 
 STAGES = ["source", "changelog", "decode", "backfill", "relation", "engine", "sql", "check", "observe"]
 STAGES += ["facade", "demo", "cli"]
 DRIVERS = {"psycopg", "adbc_driver_postgresql", "adbc_driver_manager", "pymysql"}
-DRIVER_HOMES = ("source/", "demo/embedded.py")
+DRIVER_HOMES = ("source/", "demo/embedded.py", "demo/mariadb.py")
 MAX_LINES = 500
 MAX_DOCSTRING_LINES = 15
 
@@ -39,6 +39,17 @@ def imports(path: Path) -> list[tuple[int, str]]:
             module = node.module or ""
             found += [(node.lineno, f"{module}.{alias.name}") for alias in node.names]
     return found
+
+
+# Meta itself may live in a PostgreSQL; the demo runs servers of its own; the command line says what it is for.
+NAMES_DATABASES = ("source/", "decode/", "demo/", "meta/store.py", "config.py", "cli/app.py", "__init__.py")
+NAMES = re.compile(r"(?i)postgres|psycopg|mysql|mariadb|pgoutput|adbc|binlog|\blsn")
+
+
+@pytest.mark.parametrize("path", FILES, ids=name_of)
+def test_no_stage_but_source_and_decode_names_a_database(path: Path) -> None:
+    if not name_of(path).startswith(NAMES_DATABASES):
+        assert NAMES.findall(path.read_text(encoding="utf-8")) == []
 
 
 @pytest.mark.parametrize("path", FILES, ids=name_of)
