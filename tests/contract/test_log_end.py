@@ -28,10 +28,10 @@ def test_the_end_of_the_log_moves_and_a_slot_keeps_what_nobody_read(database: An
     made = at.prepare(lambda who: None)
     database.execute("CREATE TABLE t (v text)")
     database.execute("INSERT INTO t SELECT repeat('x', 1000) FROM generate_series(1, 2000)")
-    after = at.log_end("0/0")
-    assert at.distance(before.position, after.position) > 2_000_000
-    assert at.distance(after.position, before.position) == at.distance(after.position, after.position) == 0
-    assert after.kept_bytes is not None and after.kept_bytes >= at.distance(made.position, after.position)
+    after = at.log_end(before.position)
+    assert at.number(after.position) > at.number(before.position) and after.behind_bytes > 2_000_000
+    assert at.log_end(after.position).behind_bytes < after.behind_bytes
+    assert after.kept_bytes is not None and after.kept_bytes >= at.number(after.position) - at.number(made.position)
     at.remove()
 
 
