@@ -2,7 +2,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: setup demo test test-unit test-contract test-integration test-faults check format bench setup-bench soak clean
+.PHONY: setup demo test test-unit test-contract test-integration test-faults setup-mysql test-mysql check format bench setup-bench soak clean
 
 setup: $(VENV)/.ready
 
@@ -11,6 +11,7 @@ $(VENV)/.ready: requirements.lock pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	$(BIN)/python -m headwater.engine.setup
+	$(BIN)/python -m headwater.demo.mariadb
 	touch $@
 
 demo: setup
@@ -30,6 +31,13 @@ test-integration: setup
 
 test-faults: setup
 	$(BIN)/python -m pytest -q tests/faults
+
+# MySQL's own server comes from a Debian of its own, which only root can make; MariaDB needs nothing.
+setup-mysql: setup
+	$(BIN)/python tests/support/mysql.py --setup
+
+test-mysql: setup-mysql
+	$(BIN)/python -m pytest -q tests -k "mysql or mariadb"
 
 check: setup
 	$(BIN)/ruff format --check src tests bench

@@ -117,7 +117,9 @@ def setup() -> None:
         if done.returncode:
             tail = (done.stdout + done.stderr).decode(errors="replace")[-1000:]
             raise MachineError(
-                "source.unreachable", f"debootstrap failed:\n{tail}", "Check that Debian packages can be reached from here."
+                "source.unreachable",
+                f"debootstrap failed:\n{tail}",
+                "Check that Debian's packages can be reached from here.",
             )
         for part in PARTS:
             (ready / part).parent.mkdir(parents=True, exist_ok=True)
