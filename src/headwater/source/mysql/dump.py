@@ -1,0 +1,97 @@
+"""Asks a server for its binlog: as a replica would, over PyMySQL's connection."""
+
+from __future__ import annotations
+
+import struct
+import uuid
+from dataclasses import dataclass
+
+import pymysql
+
+from headwater.errors import SourceError
+from headwater.source.mysql import events as ev
+from headwater.source.mysql.ask import place_of, query
+from headwater.source.mysql.gtid import Gtids, MysqlGtids
+from headwater.source.mysql.refusals import translate
+from headwater.source.mysql.session import Endpoint, Session, is_mariadb, quote_literal
+
+HEARTBEAT_S = 0.25  # so often an idle server says where its log stands
+FILE_HEAD = 4  # where the first event of a binlog file stands
+
+_COM_BINLOG_DUMP, _COM_REGISTER, _COM_BINLOG_DUMP_GTID = 0x12, 0x15, 0x1E
+_NON_BLOCK, _THROUGH_GTID = 0x01, 0x04
+_CAPABILITY_GTID = 4  # MariaDB: the replica understands its GTID events
+_LARGEST_OFFSET = (1 << 32) - 1  # that a dump by position can name
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Where a dump begins: at an offset of a file, or (after a failover) behind a set of transactions."""
+
+    file: str
+    offset: int
+    gtids: Gtids | None = None
+
+
+def begin_dump(session: Session, server_id: int, start: Start) -> bool:
+    """Makes the session a dump; returns whether the first events carry checksums. Refusals come with the flow."""
+    checksum = _settle(session, start)
+    uuid_text = str(uuid.uuid5(uuid.NAMESPACE_OID, f"headwater {server_id}"))
+    query(session, f"SET @slave_uuid = {quote_literal(uuid_text)}, @replica_uuid = {quote_literal(uuid_text)}")
+    try:
+        # only so that SHOW REPLICAS names us
+        session._execute_command(_COM_REGISTER, struct.pack("<I3BHII", server_id, 0, 0, 0, 0, 0, 0))
+        session._read_ok_packet()
+        command, argument = _command(session, server_id, start)
+        session._execute_command(command, argument)
+    except (pymysql.Error, OSError) as e:
+        raise translate(place_of(session), e) from e
+    return checksum
+
+
+def file_created(endpoint: Endpoint, name: str) -> int:
+    """When a binlog file was begun, in seconds since 1970: what its first event says."""
+    session = endpoint.connect()
+    try:
+        checksum = _settle(session, Start(name, FILE_HEAD))
+        flags = struct.pack("<IHI", FILE_HEAD, _NON_BLOCK, 0)
+        session._execute_command(_COM_BINLOG_DUMP, flags + name.encode())
+        for _ in range(4):
+            event = session._read_packet().get_all_data()[1:]
+            if len(event) > ev.HEADER_BYTES and event[ev.TYPE] == ev.FORMAT_DESCRIPTION:
+                return int.from_bytes(event[:4], "little")
+    except (pymysql.Error, OSError) as e:
+        raise translate(place_of(session), e) from e
+    finally:
+        session._force_close()  # the server may still be sending
+    raise SourceError("source.failed", f"the binlog file {name} does not begin as one ({checksum})")
+
+
+def _settle(session: Session, start: Start) -> bool:
+    """Session variables that a dump looks at, under the names of every version."""
+    nanoseconds = int(HEARTBEAT_S * 1e9)
+    ((checksum,),) = query(session, "SELECT @@global.binlog_checksum")
+    query(session, f"SET @master_heartbeat_period = {nanoseconds}, @source_heartbeat_period = {nanoseconds}")
+    query(session, f"SET @master_binlog_checksum = '{checksum}', @source_binlog_checksum = '{checksum}'")
+    if is_mariadb(session):
+        query(session, f"SET @mariadb_slave_capability = {_CAPABILITY_GTID}")
+        if start.gtids is not None:
+            query(session, f"SET @slave_connect_state = {quote_literal(str(start.gtids))}")
+            query(session, "SET @slave_gtid_strict_mode = 0, @slave_gtid_ignore_duplicates = 0")
+    return str(checksum).upper() == "CRC32"
+
+
+def _command(session: Session, server_id: int, start: Start) -> tuple[int, bytes]:
+    name = start.file.encode()
+    if is_mariadb(session) or (start.gtids is None and start.offset <= _LARGEST_OFFSET):
+        if start.gtids is not None:
+            name, offset = b"", FILE_HEAD
+        else:
+            offset = min(start.offset, _LARGEST_OFFSET)
+        return _COM_BINLOG_DUMP, struct.pack("<IHI", offset, 0, server_id) + name
+    if not isinstance(start.gtids, MysqlGtids):
+        head = struct.pack("<HII", 0, server_id, len(name)) + name
+        return _COM_BINLOG_DUMP_GTID, head + struct.pack("<Q", start.offset)
+    wanted = start.gtids.encode()
+    head = struct.pack("<HII", _THROUGH_GTID, server_id, 0)
+    return _COM_BINLOG_DUMP_GTID, head + struct.pack("<QI", FILE_HEAD, len(wanted)) + wanted

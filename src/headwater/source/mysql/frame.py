@@ -1,0 +1,62 @@
+"""Frames a binlog: where each row image stands, of which table and transaction. Values stay raw.
+
+A message is the number of the position after an event (8 bytes, little-endian; 0: none), then the event without its
+checksum. A transaction begins with a GTID event and ends with XID, COMMIT, or a single statement.
+"""
+
+from __future__ import annotations
+
+from headwater.source.base import Bytes, Longs
+from headwater.source.frames import Boundary, Frames, Memory, Progress
+from headwater.source.mysql import gtid
+from headwater.source.mysql.batch import Batch
+from headwater.source.mysql.carry import Own, Server
+from headwater.source.mysql.events import OUTSIDE
+from headwater.source.mysql.groups import find_boundary, find_end
+from headwater.source.mysql.gtid import MariaGtids, MysqlGtids
+from headwater.source.mysql.history import History
+from headwater.source.mysql.maps import Maps
+from headwater.source.mysql.position import Position
+
+
+class MysqlFraming:
+    """How a binlog is cut into rows (`source.frames.Framing`)."""
+
+    def __init__(self, server: Server, history: History) -> None:
+        self._server = server
+        self._history = history
+        self._maps = Maps()
+        self._last: Own | None = None  # what `_maps` stands at
+
+    def begin(self, position: str, next_index: int, last_txn: int) -> Progress:
+        """Where framing stands before the first message of a flow."""
+        at = Position.parse(position)
+        gtids = gtid.parse(at.gtids) or (MariaGtids() if self._server.mariadb else MysqlGtids())
+        own = Own(place=self._server.place, number=at.number, gtids=gtids)
+        return Progress(next_index=next_index, position=position, last_txn=last_txn, own=own)
+
+    def number(self, position: str) -> int:
+        """A position as a number."""
+        return Position.parse(position).number
+
+    def boundary(self, data: Bytes, lengths: Longs, open: bool) -> Boundary:
+        """Where these messages may be cut; a piece of an open transaction may end with any message."""
+        return Boundary(*(int(v) for v in find_boundary(data, lengths, open)))
+
+    def end(self, data: Bytes, lengths: Longs, open: bool, position: int, time_us: int) -> int:
+        """How many of these messages lie before an end; see `Framing.end`."""
+        return int(find_end(data, lengths, open, position, time_us))
+
+    def frame(self, data: Bytes, lengths: Longs, before: Progress, memory: Memory) -> tuple[Frames, Progress]:
+        """The rows, transactions and descriptions of a batch; see `Framing.frame`."""
+        own: Own = before.own
+        if own is not self._last:
+            self._maps.restore(own.active, (slot for slot, _ in own.described.values()))
+        self._last = None  # until the batch is through, the maps stand nowhere
+        if own.group == OUTSIDE:
+            self._maps.forget()
+        batch = Batch(self._server, self._history, self._maps, before, memory, len(data))
+        batch.run(data, lengths)
+        frames, after = batch.finish(data)
+        self._last = after.own
+        return frames, after

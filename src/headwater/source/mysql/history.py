@@ -1,0 +1,129 @@
+"""The names of columns where the log does not tell them: from what we knew, or from the upstream of now.
+
+The upstream of now may be ahead of the log. Names from there hold only if no DDL of the table lies between; when such a
+DDL is met later the table breaks. Both notes (a DDL was met, names came from there) are kept, so a restart knows them.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from headwater.errors import HeadwaterError, Retry
+from headwater.model import LogColumn
+from headwater.source.frames import Memory
+from headwater.source.mysql import tablemap as t
+from headwater.source.mysql.tablemap import TableMap, shape
+
+MEND = "SET GLOBAL binlog_row_metadata = FULL"
+ASK_AGAIN_S = 5.0  # a table without names is not asked about at every statement
+_LABEL = re.compile(r"'((?:[^']|'')*)'")
+
+_BLOBS = ("tinyblob", "blob", "mediumblob", "longblob", "tinytext", "text", "mediumtext", "longtext")
+_TYPES: dict[str, tuple[int, ...]] = {
+    "tinyint": (t.TINY,), "smallint": (t.SHORT,), "mediumint": (t.INT24,), "int": (t.LONG,), "bigint": (t.LONGLONG,),
+    "decimal": (t.NEWDECIMAL,), "float": (t.FLOAT,), "double": (t.DOUBLE,), "bit": (t.BIT,), "year": (t.YEAR,),
+    "date": (t.DATE, t.NEWDATE), "time": (t.TIME, t.TIME2), "datetime": (t.DATETIME, t.DATETIME2),
+    "timestamp": (t.TIMESTAMP, t.TIMESTAMP2), "char": (t.STRING,), "binary": (t.STRING,),
+    "varchar": (t.VARCHAR, t.VAR_STRING, t.MARIA_VARCHAR_COMPRESSED),
+    "varbinary": (t.VARCHAR, t.VAR_STRING, t.MARIA_VARCHAR_COMPRESSED),
+    "enum": (t.ENUM,), "set": (t.SET,), "json": (t.JSON,), "vector": (t.VECTOR, t.VARCHAR, t.VAR_STRING, t.STRING),
+    "uuid": (t.STRING,), "inet6": (t.STRING,), "inet4": (t.STRING,),
+    **dict.fromkeys(_BLOBS, (t.BLOB, t.MARIA_BLOB_COMPRESSED)),
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class NowColumn:
+    """A column as information_schema shows it."""
+
+    name: str
+    data_type: str
+    column_type: str
+    charset: str
+    key: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Now:
+    """A table as the upstream has it now, and the number of a position after the question."""
+
+    columns: tuple[NowColumn, ...]
+    position: int
+
+
+class History:
+    """Finds the names of a table's columns. `ask` questions the upstream; None: it has no such table."""
+
+    def __init__(self, ask: Callable[[str, str], Now | None]) -> None:
+        self._ask = ask
+        self._refused: dict[int, tuple[float, str]] = {}
+
+    def columns(self, table: TableMap, memory: Memory) -> tuple[LogColumn, ...] | str:
+        """The columns with names; or why they cannot be known, in words."""
+        id = table.id
+        known = memory.version(id)
+        stale = memory.get(_ddl(id)) is not None
+        if known is not None and not known.broken and not stale and shape(known.columns) == table.shape:
+            return known.columns
+        until, reason = self._refused.get(id, (0.0, ""))
+        if time.monotonic() < until:
+            return reason
+        found = self._from_now(table, memory)
+        if isinstance(found, str):
+            self._refused[id] = (time.monotonic() + ASK_AGAIN_S, found)
+        elif stale:
+            memory.remove(_ddl(id))
+        return found
+
+    def met_ddl(self, id: int, number: int, memory: Memory) -> str:
+        """Notes that a table's description changed at a position; says why earlier rows were named wrongly, if so."""
+        memory.put(_ddl(id), 0, str(number).encode())
+        self._refused.pop(id, None)
+        kept = memory.get(_names(id))
+        if kept is None:
+            return ""
+        memory.remove(_names(id))
+        if number > int(kept):
+            return ""
+        return f"its columns changed while their names were unknown; {MEND} prevents that"
+
+    def _from_now(self, table: TableMap, memory: Memory) -> tuple[LogColumn, ...] | str:
+        try:
+            now = self._ask(table.schema, table.table)
+        except HeadwaterError as e:
+            if e.retry is Retry.AUTO:
+                raise
+            return f"the names of its columns cannot be read ({e.message}); {MEND} puts them into the log"
+        if now is None or len(now.columns) != len(table.columns):
+            return f"its columns changed since these rows were written; {MEND} puts their names into the log"
+        if any(c.type_oid not in _codes(n.data_type) for c, n in zip(table.columns, now.columns, strict=True)):
+            return f"its columns changed since these rows were written; {MEND} puts their names into the log"
+        memory.put(_names(table.id), 0, str(now.position).encode())
+        return tuple(_named(table, c, n) for c, n in zip(table.columns, now.columns, strict=True))
+
+
+def _codes(data_type: str) -> tuple[int, ...]:
+    return _TYPES.get(data_type.lower(), (t.GEOMETRY,))
+
+
+def _named(table: TableMap, column: LogColumn, now: NowColumn) -> LogColumn:
+    named = replace(column, name=now.name, key=now.key)
+    if not table.signed_told:
+        named = replace(named, unsigned="unsigned" in now.column_type.lower())
+    if not table.charset_told and column.type_oid in t.TEXTUAL:
+        named = replace(named, charset=now.charset or "binary")
+    if not table.labels_told and column.type_oid in (t.ENUM, t.SET):
+        labels = tuple(m[1].replace("''", "'") for m in _LABEL.finditer(now.column_type))
+        named = replace(named, labels=labels, charset=now.charset)
+    return named
+
+
+def _ddl(id: int) -> str:
+    return f"ddl-{id}"
+
+
+def _names(id: int) -> str:
+    return f"names-{id}"

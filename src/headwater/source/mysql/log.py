@@ -1,0 +1,215 @@
+"""The log client: reads a binlog as fast as the server sends it, and copies without looking."""
+
+from __future__ import annotations
+
+import contextlib
+import select
+import socket
+import threading
+import time
+from collections.abc import Mapping
+
+from headwater.errors import HeadwaterError, Retry, SourceError
+from headwater.source.base import Inbox
+from headwater.source.frames import Framing
+from headwater.source.mysql import resume
+from headwater.source.mysql.ask import query
+from headwater.source.mysql.carry import Server
+from headwater.source.mysql.dump import begin_dump
+from headwater.source.mysql.events import EPOCH_US
+from headwater.source.mysql.flow import Flow, Refused
+from headwater.source.mysql.frame import MysqlFraming
+from headwater.source.mysql.history import History, Now, NowColumn
+from headwater.source.mysql.options import default_server_id
+from headwater.source.mysql.position import Position
+from headwater.source.mysql.resume import Resumption
+from headwater.source.mysql.server import log_status
+from headwater.source.mysql.session import Endpoint, Session
+
+SILENCE_S = 60.0  # a server that does not even send heartbeats for this long is gone
+RECEIVE_BYTES = 4 << 20  # of the socket's own buffer: the server goes on while a segment is written
+
+_DUMP_FAILED = 1236
+_NO_GTID = range(1945, 1961)  # MariaDB's refusals of a GTID position
+_COLUMNS = """
+SELECT COLUMN_NAME, DATA_TYPE, COLUMN_TYPE, COALESCE(CHARACTER_SET_NAME, ''), COLUMN_KEY = 'PRI'
+FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s ORDER BY ORDINAL_POSITION
+"""
+
+
+class MysqlSource:
+    """A MySQL or MariaDB database as the capture sees it (`source.base.Source`)."""
+
+    def __init__(self, endpoint: Endpoint, server_id: int) -> None:
+        self.endpoint = endpoint
+        self.server_id = server_id
+
+    @classmethod
+    def of(cls, options: Mapping[str, str], password: str) -> MysqlSource:
+        """The source that a connection's stored options describe."""
+        endpoint = Endpoint.of(options, password)
+        return cls(endpoint, int(options.get("server.id") or default_server_id(repr(endpoint.place))))
+
+    def open_log(self, position: str, identity: dict[str, str]) -> MysqlLog:
+        """Connects and checks that nothing after `position` is lost; see `Source.open_log`."""
+        session = self.endpoint.connect()
+        try:
+            found = resume.check(self.endpoint, session, Position.parse(position), identity)
+            return MysqlLog(self, session, self.endpoint.connect(), found)
+        except BaseException:
+            session.close()
+            raise
+
+
+class MysqlLog:
+    """An open log (`source.base.Log`): a dump for the flow, and an ordinary session for questions."""
+
+    framing: Framing
+
+    def __init__(self, source: MysqlSource, session: Session, dump: Session, found: Resumption) -> None:
+        self.standing = found.standing
+        self._source = source
+        self._session = session
+        self._dump = dump
+        self._found = found
+        self._flow: Flow | None = None
+        self._bell, self._button = socket.socketpair()
+        self._bell.setblocking(False)
+        self._button.setblocking(False)
+        self._poll = select.poll()
+        self._heard_at = 0.0
+        self._closed = False
+        self._asking = threading.Lock()
+        server = Server(
+            place=found.place,
+            mariadb=found.facts.is_mariadb,
+            database=source.endpoint.database,
+            fold_names=found.facts.lower_case_names != 0,
+        )
+        self.framing = MysqlFraming(server, History(self._table_now))
+
+    def begin(self, position: str) -> None:
+        """Starts the flow after `position`, which `open_log` has checked."""
+        checksum = begin_dump(self._dump, self._source.server_id, self._found.start)
+        sock: socket.socket = self._dump._sock
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BYTES)
+        sock.setblocking(False)
+        self._flow = Flow(sock, self._found.place, checksum)
+        self._poll.register(sock, select.POLLIN)
+        self._poll.register(self._bell, select.POLLIN)
+        self._heard_at = time.monotonic()
+
+    def receive(self, into: Inbox, until: float, limit: int) -> None:
+        """Appends what arrives; see `Log.receive`. No Python runs per event."""
+        assert self._flow is not None
+        came = False
+        try:
+            while True:
+                got = self._flow.fill()
+                added = self._flow.drain(into)
+                now = time.monotonic()
+                if got:
+                    self._heard_at = now
+                if into.size >= limit or now >= until:
+                    return
+                if added:
+                    came = True
+                elif got:
+                    continue  # a part of an event
+                elif came or self._woken(self._poll.poll((until - now) * 1000)):
+                    return
+                elif now - self._heard_at > SILENCE_S:
+                    raise _disconnected(f"the upstream has been silent for {SILENCE_S:.0f} s")
+        except Refused as e:
+            raise self._refusal(e) from e
+        except OSError as e:
+            raise _disconnected(str(e.strerror or e)) from e
+
+    def acknowledge(self, position: str, *, ask: bool = False) -> None:
+        """Nothing: a binlog is kept for as long as its server likes, whoever reads it."""
+
+    def beat(self) -> None:
+        """Sees that the server answers; its own heartbeats move the log of an idle one."""
+        with self._asking:
+            try:
+                if not self._closed:
+                    query(self._ready_session(), "SELECT 1")
+            finally:
+                if self._closed:
+                    self._session.close()
+
+    def now(self) -> tuple[str, int]:
+        """Where the log ends and what time it was there; see `Log.now`."""
+        with self._asking:
+            session = self._ready_session()
+            ((clock,),) = query(session, "SELECT CAST(UNIX_TIMESTAMP(NOW(6)) * 1000000 AS SIGNED)")
+            status = log_status(session)
+        return str(Position.of(status.file, status.offset, self._found.place.shift)), int(clock) - EPOCH_US
+
+    def wake(self) -> None:
+        """Makes `receive` return."""
+        with contextlib.suppress(OSError):  # already awake, or closed
+            self._button.send(b"!")
+
+    def close(self) -> None:
+        """Ends both connections; the log comes again from the next position that is asked for."""
+        self._closed = True
+        self._dump._force_close()  # a dump takes no more commands, not even a farewell
+        if self._asking.acquire(blocking=False):  # else the beat under way closes its session itself
+            self._session.close()
+            self._asking.release()
+        self._bell.close()
+        self._button.close()
+
+    def _ready_session(self) -> Session:
+        if not self._session.open:
+            self._session = self._source.endpoint.connect()
+        return self._session
+
+    def _table_now(self, schema: str, table: str) -> Now | None:
+        """A table as the upstream has it now; asked by the thread that frames, so over a session of its own."""
+        session = self._source.endpoint.connect()
+        try:
+            rows = query(session, _COLUMNS, (schema, table))
+            status = log_status(session)
+        finally:
+            session.close()
+        position = Position.of(status.file, status.offset, self._found.place.shift).number
+        columns = tuple(NowColumn(n, d, c, charset, bool(key)) for n, d, c, charset, key in rows)
+        return Now(columns, position) if columns else None
+
+    def _woken(self, ready: list[tuple[int, int]]) -> bool:
+        if not any(fd == self._bell.fileno() for fd, _ in ready):
+            return False
+        self._bell.recv(4096)
+        return True
+
+    def _refusal(self, refused: Refused) -> HeadwaterError:
+        """Why the server ended the flow."""
+        text = refused.text
+        if not refused.number:
+            return _disconnected(text)
+        if refused.number == _DUMP_FAILED and "same server" in text:
+            return SourceError(
+                "source.slot_busy",
+                f"another replica reads the upstream's log as server {self._source.server_id}",
+                "Give the connection a server.id of its own.",
+                Retry.AUTO,
+            )
+        if refused.number == _DUMP_FAILED or refused.number in _NO_GTID:
+            return resume.purged(text)
+        error = self._source.endpoint.translate(_driver_error(refused))
+        return error if error.retry is not Retry.AUTO else _disconnected(error.message)
+
+
+def _driver_error(refused: Refused) -> Exception:
+    return OSError(refused.number, refused.text)
+
+
+def _disconnected(why: str) -> SourceError:
+    return SourceError(
+        "source.disconnected",
+        f"the connection to the upstream broke: {why}",
+        "Wait; it is opened again by itself.",
+        Retry.AUTO,
+    )

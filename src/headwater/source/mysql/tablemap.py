@@ -1,0 +1,237 @@
+"""Table maps: what the log says of a table before it writes rows of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from headwater.model import LogColumn
+from headwater.source.mysql.charsets import charset_of
+from headwater.source.mysql.position import table_number
+from headwater.source.mysql.unpack import damaged, lenenc
+
+TINY, SHORT, LONG, FLOAT, DOUBLE, NULL, TIMESTAMP, LONGLONG, INT24 = 1, 2, 3, 4, 5, 6, 7, 8, 9
+DATE, TIME, DATETIME, YEAR, NEWDATE, VARCHAR, BIT = 10, 11, 12, 13, 14, 15, 16
+TIMESTAMP2, DATETIME2, TIME2 = 17, 18, 19
+MARIA_BLOB_COMPRESSED, MARIA_VARCHAR_COMPRESSED = 140, 141
+VECTOR, JSON, NEWDECIMAL, ENUM, SET = 242, 245, 246, 247, 248
+TINY_BLOB, MEDIUM_BLOB, LONG_BLOB, BLOB, VAR_STRING, STRING, GEOMETRY = 249, 250, 251, 252, 253, 254, 255
+
+NUMERIC = frozenset({TINY, SHORT, INT24, LONG, LONGLONG, FLOAT, DOUBLE, NEWDECIMAL})
+TEXTUAL = frozenset(
+    {VARCHAR, VAR_STRING, STRING, TINY_BLOB, MEDIUM_BLOB, LONG_BLOB, BLOB, MARIA_BLOB_COMPRESSED}
+    | {MARIA_VARCHAR_COMPRESSED}
+)
+_FIXED = {
+    TINY: 1, SHORT: 2, INT24: 3, LONG: 4, LONGLONG: 8, FLOAT: 4, DOUBLE: 8, NULL: 0, YEAR: 1,
+    DATE: 3, NEWDATE: 3, TIME: 3, TIMESTAMP: 4, DATETIME: 8,
+}  # fmt: skip
+_FRACTIONAL = {TIMESTAMP2: 4, DATETIME2: 5, TIME2: 3}  # and two digits of a second per byte
+_PREFIXED = frozenset(
+    {TINY_BLOB, MEDIUM_BLOB, LONG_BLOB, BLOB, JSON, GEOMETRY, VECTOR, MARIA_BLOB_COMPRESSED}
+)  # the metadata is the length's own size
+_DIGIT_BYTES = (0, 1, 1, 2, 2, 3, 3, 4, 4, 4)  # of up to nine decimal digits
+
+# the optional metadata's fields
+_SIGNEDNESS, _DEFAULT_CHARSET, _COLUMN_CHARSET, _NAMES, _SETS, _ENUMS = 1, 2, 3, 4, 5, 6
+_KEY, _KEY_WITH_PREFIX, _LABEL_DEFAULT_CHARSET, _LABEL_CHARSET = 8, 9, 10, 11
+_PYTHON_CHARSETS = {"utf8mb3": "utf-8", "utf8mb4": "utf-8", "binary": "utf-8", "": "utf-8", "ucs2": "utf-16-be",
+                    "utf16": "utf-16-be", "utf16le": "utf-16-le", "utf32": "utf-32-be", "latin1": "cp1252",
+                    "gb2312": "gb2312", "sjis": "shift_jis", "ujis": "euc_jp", "eucjpms": "euc_jp", "euckr": "euc_kr",
+                    "koi8r": "koi8_r", "koi8u": "koi8_u", "latin2": "iso8859_2", "latin5": "iso8859_9",
+                    "latin7": "iso8859_13", "greek": "iso8859_7", "hebrew": "iso8859_8", "tis620": "tis_620",
+                    "macroman": "mac_roman", "macce": "mac_latin2"}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class TableMap:
+    """A table as the log describes it.
+
+    `columns` have names only if `named`; `told` says which of signedness, character sets and labels the log knows.
+    `sizes` are (bytes, bytes of length before them) per column: all that cutting a row needs.
+    """
+
+    schema: str
+    table: str
+    columns: tuple[LogColumn, ...]
+    sizes: tuple[tuple[int, int], ...]
+    named: bool
+    signed_told: bool = False
+    charset_told: bool = False
+    labels_told: bool = False
+
+    @property
+    def id(self) -> int:
+        return table_number(self.schema, self.table)
+
+    @property
+    def shape(self) -> tuple[tuple[int, int], ...]:
+        """The columns' types, without what a rename changes."""
+        return shape(self.columns)
+
+    @property
+    def complete(self) -> bool:
+        """The log says everything itself."""
+        return self.named and self.signed_told and self.charset_told and self.labels_told
+
+
+def shape(columns: Sequence[LogColumn]) -> tuple[tuple[int, int], ...]:
+    """The columns' types as the log writes them."""
+    return tuple((c.type_oid, c.modifier) for c in columns)
+
+
+def parse(content: bytes) -> TableMap:
+    """A table map event's content, behind the table's number and flags."""
+    names = []
+    at = 0
+    for _ in range(2):
+        end = at + 1 + content[at]
+        names.append(content[at + 1 : end].decode())
+        at = end + 1
+    count, at = lenenc(content, at)
+    types = content[at : at + count]
+    size, at = lenenc(content, at + count)
+    columns, sizes = _columns(types, content[at : at + size])
+    at += size + (count + 7) // 8
+    bare = TableMap(names[0], names[1], tuple(columns), tuple(sizes), named=count == 0)
+    return _with_metadata(bare, dict(_fields(content, at)))
+
+
+def _columns(types: bytes, metadata: bytes) -> tuple[list[LogColumn], list[tuple[int, int]]]:
+    columns, sizes, at = [], [], 0
+    for type in types:
+        width = _metadata_width(type)
+        real, modifier = _real(type, metadata[at : at + width])
+        at += width
+        columns.append(LogColumn("", real, modifier, key=False))
+        sizes.append(_size(real, modifier))
+    return columns, sizes
+
+
+def _metadata_width(type: int) -> int:
+    if type in (VARCHAR, VAR_STRING, STRING, NEWDECIMAL, BIT, ENUM, SET, MARIA_VARCHAR_COMPRESSED):
+        return 2
+    return 1 if type in _PREFIXED or type in _FRACTIONAL or type in (FLOAT, DOUBLE) else 0
+
+
+def _real(type: int, metadata: bytes) -> tuple[int, int]:
+    """The type and its modifier: an enumeration and a set stand in the log as a STRING, its length in odd bits."""
+    if type == NEWDECIMAL:
+        return type, metadata[0] << 8 | metadata[1]
+    if type == STRING:
+        first, length = metadata
+        if first & 0x30 != 0x30:
+            return first | 0x30, length | ((first & 0x30) ^ 0x30) << 4
+        return first, length
+    if type in (ENUM, SET):
+        return type, metadata[1]
+    return type, int.from_bytes(metadata, "little")
+
+
+def _size(type: int, modifier: int) -> tuple[int, int]:
+    if type in _FIXED:
+        return _FIXED[type], 0
+    if type in _FRACTIONAL:
+        return _FRACTIONAL[type] + (modifier + 1) // 2, 0
+    if type in (VARCHAR, VAR_STRING, STRING, MARIA_VARCHAR_COMPRESSED):
+        return 0, 2 if modifier > 255 else 1
+    if type in _PREFIXED:
+        return 0, modifier
+    if type in (ENUM, SET):
+        return modifier, 0
+    if type == BIT:
+        return (modifier >> 8) + ((modifier & 0xFF) + 7) // 8, 0
+    if type == NEWDECIMAL:
+        precision, scale = modifier >> 8, modifier & 0xFF
+        whole = precision - scale
+        return whole // 9 * 4 + _DIGIT_BYTES[whole % 9] + scale // 9 * 4 + _DIGIT_BYTES[scale % 9], 0
+    raise damaged(f"a column has the unknown type {type}")
+
+
+def _fields(content: bytes, at: int) -> Iterator[tuple[int, bytes]]:
+    while at < len(content):
+        kind = content[at]
+        length, at = lenenc(content, at + 1)
+        yield kind, content[at : at + length]
+        at += length
+
+
+def _with_metadata(bare: TableMap, fields: dict[int, bytes]) -> TableMap:
+    columns = list(bare.columns)
+    numeric = [i for i, c in enumerate(columns) if c.type_oid in NUMERIC]
+    textual = [i for i, c in enumerate(columns) if c.type_oid in TEXTUAL]
+    labelled = [i for i, c in enumerate(columns) if c.type_oid in (ENUM, SET)]
+    if _SIGNEDNESS in fields:
+        for bit, i in enumerate(numeric):
+            unsigned = fields[_SIGNEDNESS][bit // 8] >> (7 - bit % 8) & 1
+            columns[i] = replace(columns[i], unsigned=bool(unsigned))
+    for which, default, each in (
+        (textual, _DEFAULT_CHARSET, _COLUMN_CHARSET),
+        (labelled, _LABEL_DEFAULT_CHARSET, _LABEL_CHARSET),
+    ):
+        for i, collation in zip(which, _collations(fields, default, each, len(which)), strict=False):
+            columns[i] = replace(columns[i], charset=charset_of(collation))
+    if _NAMES in fields:
+        for i, name in enumerate(_texts(fields[_NAMES])):
+            columns[i] = replace(columns[i], name=name.decode())
+    for type, field in ((SET, _SETS), (ENUM, _ENUMS)):
+        which = [i for i in labelled if columns[i].type_oid == type]
+        for i, labels in zip(which, _label_lists(fields.get(field, b"")), strict=False):
+            coding = _PYTHON_CHARSETS.get(columns[i].charset, columns[i].charset)
+            columns[i] = replace(columns[i], labels=tuple(text.decode(coding, "replace") for text in labels))
+    for i in _key(fields):
+        columns[i] = replace(columns[i], key=True)
+    charsets = bool(fields.keys() & {_DEFAULT_CHARSET, _COLUMN_CHARSET})
+    return replace(
+        bare,
+        columns=tuple(columns),
+        named=bare.named or _NAMES in fields,
+        signed_told=not numeric or _SIGNEDNESS in fields,
+        charset_told=not textual or charsets,
+        labels_told=not labelled or bool(fields.keys() & {_SETS, _ENUMS}),
+    )
+
+
+def _numbers(data: bytes) -> Iterator[int]:
+    at = 0
+    while at < len(data):
+        value, at = lenenc(data, at)
+        yield value
+
+
+def _texts(data: bytes) -> Iterator[bytes]:
+    at = 0
+    while at < len(data):
+        length, at = lenenc(data, at)
+        yield data[at : at + length]
+        at += length
+
+
+def _label_lists(data: bytes) -> Iterator[list[bytes]]:
+    at = 0
+    while at < len(data):
+        count, at = lenenc(data, at)
+        labels = []
+        for _ in range(count):
+            length, at = lenenc(data, at)
+            labels.append(data[at : at + length])
+            at += length
+        yield labels
+
+
+def _collations(fields: dict[int, bytes], default: int, each: int, count: int) -> list[int]:
+    if each in fields:
+        return list(_numbers(fields[each]))
+    if default not in fields:
+        return []
+    first, *pairs = _numbers(fields[default])
+    collations = [first] * count
+    for i, collation in zip(pairs[::2], pairs[1::2], strict=True):
+        collations[i] = collation
+    return collations
+
+
+def _key(fields: dict[int, bytes]) -> list[int]:
+    if _KEY in fields:
+        return list(_numbers(fields[_KEY]))
+    return list(_numbers(fields.get(_KEY_WITH_PREFIX, b"")))[::2]
