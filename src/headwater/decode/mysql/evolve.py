@@ -1,0 +1,148 @@
+"""How a column's type may have changed upstream since the relation was defined, and still decode."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from headwater.decode.mysql import codes
+from headwater.decode.mysql.types import BINARIES, GEOMETRIES, INTEGERS, TEXTS, decimal_of, signed_bits
+from headwater.decode.values import MAX_PRECISION
+from headwater.model import LogColumn, UpstreamType
+
+_INTEGER_NAMES = {1: "tinyint", 2: "smallint", 9: "mediumint", 3: "int", 8: "bigint"}
+_STRINGS = frozenset({codes.STRING, codes.VAR_STRING, codes.VARCHAR, codes.VARCHAR_COMPRESSED})
+_BLOBS = frozenset({codes.TINY_BLOB, codes.BLOB, codes.MEDIUM_BLOB, codes.LONG_BLOB, codes.BLOB_COMPRESSED})
+# Other types that the log writes in one form only, or in an old and a new one that mean the same
+_SAME = {
+    "year": {codes.YEAR},
+    "date": {codes.DATE, codes.NEWDATE},
+    "json": {codes.JSON},
+    "vector": {codes.VECTOR, codes.VARCHAR},
+    "float": {codes.FLOAT, codes.DOUBLE},
+    "double": {codes.DOUBLE},
+    **{name: {codes.STRING} for name in ("uuid", "inet4", "inet6")},
+    **{name: {codes.GEOMETRY} for name in GEOMETRIES},
+}
+_CLOCKS = {
+    "datetime": {codes.DATETIME, codes.OLD_DATETIME},
+    "timestamp": {codes.TIMESTAMP, codes.OLD_TIMESTAMP},
+    "time": {codes.TIME, codes.OLD_TIME},
+}
+_EVERY_CHARACTER = frozenset({"utf8mb4", "utf16", "utf16le", "utf32", "gb18030"})
+_BASIC_PLANE = frozenset({"utf8mb3", "ucs2"})  # they hold all of a charset that is not of the former
+_BYTES_OF_CHARACTER = {
+    **dict.fromkeys(_EVERY_CHARACTER, 4),
+    **dict.fromkeys(("utf8mb3", "ujis", "eucjpms"), 3),
+    **dict.fromkeys(("ucs2", "big5", "cp932", "euckr", "gb2312", "gbk", "sjis"), 2),
+}
+_BLOB_SIZE = {"tiny": 1, "": 2, "medium": 3, "long": 4}  # bytes that tell a value's length
+
+
+def as_written(upstream: UpstreamType, written: LogColumn) -> UpstreamType | None:
+    """The type to decode with, or None if values of the old type may have changed with it.
+
+    The same type, or a wider one: rows written before the change mean the same value after it, and look the same where
+    the lake keeps their text. `oid` and `modifier` are then the log's own, which is what the decoder goes by.
+    """
+    new = replace(
+        upstream,
+        oid=written.type_oid,
+        modifier=written.modifier,
+        unsigned=written.unsigned,
+        charset=written.charset,
+        labels=written.labels,
+    )
+    name, code = upstream.name, written.type_oid
+    if name in INTEGERS:
+        return _integer(upstream, new)
+    if name == "decimal":
+        return _decimal(upstream, new)
+    if name in _CLOCKS:
+        return _clock(upstream, new)
+    if name == "bit":
+        return _bit(upstream, new)
+    if name in ("enum", "set"):
+        return _labels(upstream, new)
+    if name in TEXTS or name in BINARIES:
+        same = written.charset == "binary" if name in BINARIES else _holds(written.charset, upstream.charset)
+        return new if same and _fits(upstream, new) else None
+    return new if code in _SAME.get(name, ()) else None
+
+
+def _integer(old: UpstreamType, new: UpstreamType) -> UpstreamType | None:
+    name = _INTEGER_NAMES.get(new.oid)
+    if name is None:
+        return None
+    new = replace(new, name=name, length=old.length if name == old.name else None)
+    if new.unsigned and not old.unsigned:
+        return None  # negative numbers are no more
+    return new if signed_bits(new) >= signed_bits(old) else None
+
+
+def _decimal(old: UpstreamType, new: UpstreamType) -> UpstreamType | None:
+    if new.oid != codes.DECIMAL or (new.unsigned and not old.unsigned):
+        return None
+    new = replace(new, precision=new.modifier >> 8, scale=new.modifier & 0xFF)
+    (precision, scale), (new_precision, new_scale) = decimal_of(old), decimal_of(new)
+    if precision > MAX_PRECISION and scale != new_scale:
+        return None  # the lake keeps its text, and that of older rows has other zeros now
+    return new if new_scale >= scale and new_precision - new_scale >= precision - scale else None
+
+
+def _clock(old: UpstreamType, new: UpstreamType) -> UpstreamType | None:
+    if new.oid not in _CLOCKS[old.name]:
+        return None
+    digits = new.modifier if new.oid in (codes.DATETIME, codes.TIMESTAMP, codes.TIME) else 0
+    if old.name == "time" and digits != (old.scale or 0):
+        return None  # as for decimals
+    return replace(new, scale=digits) if digits >= (old.scale or 0) else None
+
+
+def _bit(old: UpstreamType, new: UpstreamType) -> UpstreamType | None:
+    bits = (new.modifier >> 8) * 8 + (new.modifier & 0xFF)
+    length = old.length or 1
+    same_bytes = (bits + 7) // 8 == (length + 7) // 8
+    return replace(new, length=bits) if new.oid == codes.BIT and bits >= length and same_bytes else None
+
+
+def _labels(old: UpstreamType, new: UpstreamType) -> UpstreamType | None:
+    """An enumeration's rows keep their labels when its members move; a set's print them in the members' order."""
+    if new.oid != (codes.ENUM if old.name == "enum" else codes.SET):
+        return None
+    if old.name == "enum":
+        return new if set(old.labels) <= set(new.labels) else None
+    return new if new.labels[: len(old.labels)] == old.labels else None
+
+
+def _holds(new: str, old: str) -> bool:
+    """Whether text keeps its characters from one charset to the other."""
+    if new == old or (new in _EVERY_CHARACTER and old != "binary"):
+        return True
+    return (new in _BASIC_PLANE and old not in _EVERY_CHARACTER and old != "binary") or (
+        old == "ascii" and new != "binary"
+    )
+
+
+def _fits(old: UpstreamType, new: UpstreamType) -> bool:
+    """Whether a string column still has room for every value, and gives it back as it was."""
+    fixed = old.name in ("char", "binary")
+    if new.oid in _BLOBS:
+        return new.modifier >= _length_bytes(old)
+    if new.oid not in _STRINGS or old.name.endswith(("text", "blob")):
+        return False
+    length = new.modifier // _BYTES_OF_CHARACTER.get(new.charset, 1)
+    if new.oid == codes.STRING:
+        if not fixed:
+            return False  # what ends in blanks or zero bytes would lose them
+        if old.name == "binary" and length != old.length:
+            return False  # older rows have more zero bytes now
+    return old.length is None or length >= old.length
+
+
+def _length_bytes(old: UpstreamType) -> int:
+    """How many bytes must tell a blob's length so that it holds the old column's values."""
+    for ending in ("text", "blob"):
+        if old.name.endswith(ending):
+            return _BLOB_SIZE[old.name.removesuffix(ending)]
+    most = (old.length or 0) * _BYTES_OF_CHARACTER.get(old.charset, 1)
+    return (most.bit_length() + 7) // 8

@@ -1,0 +1,205 @@
+"""Kernels for integers, floats and packed decimals of row images."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import types
+
+from headwater.decode.kernels import ALL_WELL, BYTES, KEPT, MARKS, NULL, PLACES, UNKEPT, kernel
+
+_U0, _U1, _U8, _U10, _U32 = np.uint64(0), np.uint64(1), np.uint64(8), np.uint64(10), np.uint64(32)
+_LOW = np.uint64(0xFFFFFFFF)
+_MINUS, _DOT, _ZERO = 45, 46, 48
+_WORD_DIGITS, _WORD_BYTES = 9, 4
+_DIGIT_BYTES = np.array([0, 1, 1, 2, 2, 3, 3, 4, 4], dtype=np.int64)  # bytes of so many digits
+_POWERS = np.array([10**n for n in range(20)], dtype=np.uint64)
+_WORD_LIMIT = 18  # a number of so many digits fits a 64-bit word
+
+
+@kernel(types.void(BYTES, PLACES, PLACES, types.uint64[::1], MARKS))
+def read_words(buffer: Any, starts: Any, lengths: Any, out: Any, marks: Any) -> None:
+    """Little-endian bytes as unsigned numbers: unsigned integers, sets, enumerations and the bits of floats."""
+    for i in range(starts.size):
+        word = _U0
+        if lengths[i] < 0:
+            marks[i] = NULL
+        else:
+            at = starts[i]
+            for j in range(lengths[i]):
+                word |= np.uint64(buffer[at + j]) << np.uint64(8 * j)
+            marks[i] = KEPT
+        out[i] = word
+
+
+@kernel(
+    types.void(BYTES, PLACES, PLACES, types.int64, types.boolean, types.int64, types.int64, types.int8[::1], MARKS),
+    types.void(BYTES, PLACES, PLACES, types.int64, types.boolean, types.int64, types.int64, types.int16[::1], MARKS),
+    types.void(BYTES, PLACES, PLACES, types.int64, types.boolean, types.int64, types.int64, types.int32[::1], MARKS),
+    types.void(BYTES, PLACES, PLACES, types.int64, types.boolean, types.int64, types.int64, types.int64[::1], MARKS),
+)
+def read_integers(
+    buffer: Any,
+    starts: Any,
+    lengths: Any,
+    width: Any,
+    unsigned: Any,
+    low: Any,
+    high: Any,
+    out: Any,
+    marks: Any,
+) -> None:
+    """Integers of `width` bytes; those outside low … high are unkept. An unsigned one beyond 63 bits is, always."""
+    unused = 64 - 8 * width
+    for i in range(starts.size):
+        out[i] = 0
+        if lengths[i] < 0:
+            marks[i] = NULL
+            continue
+        at = starts[i]
+        word = _U0
+        for j in range(width):
+            word |= np.uint64(buffer[at + j]) << np.uint64(8 * j)
+        value = np.int64(word)
+        if not unsigned:
+            value = np.int64(word << np.uint64(unused)) >> unused
+        if value < low or value > high or (unsigned and value < 0):
+            marks[i] = UNKEPT
+            continue
+        out[i] = value
+        marks[i] = KEPT
+
+
+@kernel(types.UniTuple(types.uint64, 2)(types.uint64, types.uint64, types.uint64, types.uint64))
+def _times_plus(high: Any, low: Any, factor: Any, addend: Any) -> Any:
+    """(high, low) * factor + addend, modulo 2^128; factor and addend below 2^32."""
+    lower = (low & _LOW) * factor + addend
+    upper = (low >> _U32) * factor + (lower >> _U32)
+    return high * factor + (upper >> _U32), (upper << _U32) | (lower & _LOW)
+
+
+@kernel(types.uint64(BYTES, types.int64, types.int64, types.uint8))
+def _big_endian(buffer: Any, at: Any, size: Any, mask: Any) -> Any:
+    word = _U0
+    for j in range(size):
+        word = word << _U8 | np.uint64(buffer[at + j] ^ mask)
+    return word
+
+
+@kernel(types.int64(BYTES, PLACES, PLACES, types.int64, types.int64, types.int64, types.uint64[:, ::1], MARKS))
+def read_decimals(
+    buffer: Any, starts: Any, lengths: Any, precision: Any, scale: Any, padding: Any, out: Any, marks: Any
+) -> Any:
+    """128-bit numbers from packed decimals, with `padding` zeros behind them; precision + padding are at most 38.
+
+    A packed decimal is big-endian groups of nine digits, short groups at the outer ends; the first bit is set for a
+    positive number, and a negative one has all its bits turned over. `out` is (n, 2): low, high.
+    """
+    whole = precision - scale
+    for i in range(starts.size):
+        out[i, 0] = _U0
+        out[i, 1] = _U0
+        if lengths[i] < 0:
+            marks[i] = NULL
+            continue
+        at = starts[i]
+        negative = buffer[at] & 0x80 == 0
+        mask = np.uint8(0xFF if negative else 0)
+        high = _U0
+        low = _U0
+        first = True
+        for part in range(2):
+            digits = whole if part == 0 else scale
+            odd = digits % _WORD_DIGITS
+            groups = digits // _WORD_DIGITS + (1 if odd else 0)
+            for g in range(groups):
+                short = odd > 0 and (g == 0 if part == 0 else g == groups - 1)
+                count = odd if short else _WORD_DIGITS
+                size = _DIGIT_BYTES[count] if short else _WORD_BYTES
+                word = _big_endian(buffer, at, size, mask)
+                if first:
+                    word ^= np.uint64(0x80) << np.uint64(8 * (size - 1))
+                    first = False
+                if word >= _POWERS[count]:
+                    return i
+                high, low = _times_plus(high, low, _POWERS[count], word)
+                at += size
+        for _ in range(padding):
+            high, low = _times_plus(high, low, _U10, _U0)
+        if negative:
+            low = ~low + _U1
+            high = ~high + (_U1 if low == _U0 else _U0)
+        out[i, 0] = low
+        out[i, 1] = high
+        marks[i] = KEPT
+    return ALL_WELL
+
+
+@kernel(types.int64(BYTES, PLACES, PLACES, types.int64, types.int64, types.uint8[:, ::1], types.int64[::1]))
+def write_decimals(
+    buffer: Any, starts: Any, lengths: Any, precision: Any, scale: Any, out: Any, out_lengths: Any
+) -> Any:
+    """The texts of packed decimals as SELECT prints them, one per row of `out`; see `read_decimals`."""
+    whole = precision - scale
+    digits_of = np.zeros(precision, dtype=np.uint8)
+    for i in range(starts.size):
+        out_lengths[i] = -1
+        if lengths[i] < 0:
+            continue
+        at = starts[i]
+        negative = buffer[at] & 0x80 == 0
+        mask = np.uint8(0xFF if negative else 0)
+        done = 0
+        for part in range(2):
+            digits = whole if part == 0 else scale
+            odd = digits % _WORD_DIGITS
+            groups = digits // _WORD_DIGITS + (1 if odd else 0)
+            for g in range(groups):
+                short = odd > 0 and (g == 0 if part == 0 else g == groups - 1)
+                count = odd if short else _WORD_DIGITS
+                size = _DIGIT_BYTES[count] if short else _WORD_BYTES
+                word = _big_endian(buffer, at, size, mask)
+                if done == 0:
+                    word ^= np.uint64(0x80) << np.uint64(8 * (size - 1))
+                if word >= _POWERS[count]:
+                    return i
+                for j in range(count):
+                    digits_of[done + count - 1 - j] = np.uint8(word % _U10)
+                    word //= _U10
+                done += count
+                at += size
+        to = 0
+        if negative:
+            out[i, to] = _MINUS
+            to += 1
+        first = 0
+        while first < whole - 1 and digits_of[first] == 0:
+            first += 1
+        if whole == 0:
+            out[i, to] = _ZERO
+            to += 1
+        for j in range(first, precision):
+            if j == whole:
+                out[i, to] = _DOT
+                to += 1
+            out[i, to] = _ZERO + digits_of[j]
+            to += 1
+        out_lengths[i] = to
+    return ALL_WELL
+
+
+@kernel(types.void(types.uint64[::1], types.boolean, types.int64, types.uint64[:, ::1]))
+def widen_integers(words: Any, unsigned: Any, scale: Any, out: Any) -> None:
+    """128-bit numbers with `scale` zeros behind them. Signed ones come sign-extended in their words."""
+    for i in range(words.size):
+        negative = not unsigned and np.int64(words[i]) < 0
+        low = ~words[i] + _U1 if negative else words[i]
+        high = _U0
+        for _ in range(scale):
+            high, low = _times_plus(high, low, _U10, _U0)
+        if negative:
+            low = ~low + _U1
+            high = ~high + (_U1 if low == _U0 else _U0)
+        out[i, 0] = low
+        out[i, 1] = high
