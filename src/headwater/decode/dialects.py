@@ -68,6 +68,12 @@ def dialect_of(upstream: UpstreamType) -> Dialect:
     return _dialect(upstream.dialect or DEFAULT)
 
 
+def load() -> None:
+    """Loads every dialect: for a process whose children shall not have to."""
+    for name in MODULES:
+        _dialect(name)
+
+
 def comparable(upstream: UpstreamType) -> Comparable | None:
     """How a filter may compare values of a type; None: not for certain."""
     return dialect_of(upstream).comparable(upstream)

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import importlib
 
-MODULES = ("kernels_number", "kernels_time", "kernels_bytes", "kernels_array", "postgres.kernels_pgoutput")
+from headwater.decode import dialects
+
+MODULES = ("kernels_number", "kernels_time", "kernels_bytes", "kernels_array")
 
 
 def compile_kernels() -> None:
     """Fills the kernels' disk cache: their signatures are explicit, so importing them compiles them."""
     for name in MODULES:
         importlib.import_module(f"headwater.decode.{name}")
+    dialects.load()
 
 
 if __name__ == "__main__":

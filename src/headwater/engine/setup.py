@@ -12,6 +12,7 @@ def main() -> int:
     """Leaves a machine on which nothing is fetched or compiled at run time."""
     from headwater.decode.warm import compile_kernels
     from headwater.engine import spark
+    from headwater.source import kinds
 
     try:
         spark.check_java()
@@ -21,6 +22,7 @@ def main() -> int:
         print("compiling kernels …", flush=True)
         compile_kernels()
         importlib.import_module("headwater.changelog.segment")  # the capture's kernels compile when imported
+        kinds.compile_kernels()
         print("✓ kernels")
     except HeadwaterError as e:
         print(f"✗ {e.message}\n  → {e.hint}", file=sys.stderr)

@@ -10,7 +10,11 @@ import pandas  # noqa: F401  PySpark loads it with the first batch
 import pyspark.worker  # noqa: F401
 from pyspark.daemon import manager
 
-import headwater.backfill.scan  # noqa: F401
+import headwater.backfill.scan
+import headwater.source.kinds  # noqa: F401
+from headwater.decode import dialects
+
+dialects.load()
 
 if __name__ == "__main__":
     manager()

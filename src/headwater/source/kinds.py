@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
+
 from headwater.errors import DefinitionError
 from headwater.source.postgres.upstream import PostgresUpstream
 from headwater.source.upstream import Upstream
 
+KERNELS = ("postgres.frame", "mysql.groups", "mysql.kernels", "mysql.packets", "mysql.rows")
 KINDS: dict[str, type[Upstream]] = {"postgres-cdc": PostgresUpstream}
 
 
@@ -16,3 +19,9 @@ def kind(type: str) -> type[Upstream]:
             "sql.bad_option", f"there is no connection type {type!r}", f"Use one of: {', '.join(sorted(KINDS))}."
         )
     return KINDS[type]
+
+
+def compile_kernels() -> None:
+    """Fills the disk cache of the kernels that read logs and rows: importing them compiles them."""
+    for module in KERNELS:
+        importlib.import_module(f"headwater.source.{module}")
