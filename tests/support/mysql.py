@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -75,17 +75,23 @@ class MyDatabase:
 
     server: EmbeddedServer
     name: str
+    user: str = EmbeddedServer.user
+    password: str = EmbeddedServer.password
 
     @property
     def options(self) -> dict[str, str]:
         """What CREATE CONNECTION would say."""
         server = self.server
-        place = {"hostname": server.host, "port": str(server.port), "username": server.user}
+        place = {"hostname": server.host, "port": str(server.port), "username": self.user}
         return {**place, "database.name": self.name}
 
     @property
     def endpoint(self) -> Endpoint:
-        return Endpoint.of(self.options, self.server.password)
+        return Endpoint.of(self.options, self.password)
+
+    def as_user(self, user: str) -> MyDatabase:
+        """The same database for somebody whose password is their name."""
+        return replace(self, user=user, password=user)
 
     def connect(self, **options: Any) -> Any:
         return self.server.connect(self.name, **options)

@@ -12,7 +12,7 @@ from headwater.errors import DataError, HeadwaterError, Retry, SourceError
 
 # Numbers of the servers' error messages; 2000 to 2999 are the client's.
 WRONG_USER = frozenset({1045, 1130, 1698})
-NOT_ALLOWED = frozenset({1044, 1142, 1143, 1227, 1370})
+NOT_ALLOWED = frozenset({1142, 1143, 1227, 1370})
 PASSWORD_EXPIRED = frozenset({1820, 1862})
 LOCKED_ACCOUNT = frozenset({3118, 4151})
 NO_PLUGIN = frozenset({1251, 1524, 2058, 2059})
@@ -69,6 +69,12 @@ def _session(place: Place, number: int, text: str, error: Exception) -> Headwate
             "source.database_missing",
             f"{place} has no database {place.database}",
             "Correct the connection's database.name.",
+        )
+    if number == 1044:  # also for a database that there is not, unless the user may do everything
+        return SourceError(
+            "source.privilege",
+            f"user {place.user} may not use the database {place.database} of {place}, or there is none",
+            f"Correct database.name, or run upstream: GRANT SELECT ON `{place.database}`.* TO …;",
         )
     if number in CANNOT_REACH:
         return _unreachable(place, text, error)

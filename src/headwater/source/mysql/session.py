@@ -26,6 +26,7 @@ SETTINGS = {
     "sql_select_limit": "18446744073709551615",
     "sql_big_selects": "1",
     "sql_auto_is_null": "0",
+    "sql_quote_show_create": "1",
     "completion_type": "0",
     "max_sort_length": str(LARGEST_KEY_BYTES + 1024),
     "lock_wait_timeout": str(LOCK_TIMEOUT_S),

@@ -84,12 +84,12 @@ class RawType:
     @property
     def is_compressed(self) -> bool:
         """MariaDB's compressed columns, whose bytes in the log are not the value's."""
-        return "COMPRESSED" in self.column_type.upper().split("/*")[-1] and "/*" in self.column_type
+        return bool(re.search(r"/\*M!\d+ COMPRESSED\*/$", self.column_type))
 
     @property
     def is_old_temporal(self) -> bool:
         """A temporal column in a form from before MySQL 5.6 or MariaDB 10.1."""
-        return bool(re.search(r"/\* (mariadb-5\.3|5\.5 binary format) \*/", self.column_type))
+        return bool(re.search(r"/\* (mariadb-5\.3|5\.5 binary format) \*/$", self.column_type))
 
     @property
     def is_unsigned(self) -> bool:

@@ -1,0 +1,89 @@
+"""What happens to a table without a trace in its log: another engine, partitions that go, columns computed anew.
+
+A rebuild by itself changes no row (OPTIMIZE TABLE, a new index), and DDL that does is in the log. This is what is left:
+DDL that somebody kept out of the log (`sql_log_bin = 0`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from headwater.errors import DataError
+from headwater.source.mysql.ask import query
+from headwater.source.mysql.position import table_number
+from headwater.source.mysql.session import Session
+
+NAMES = "SELECT table_name FROM information_schema.tables WHERE table_schema = %s"
+TABLES = """
+SELECT table_name, table_type, coalesce(engine, ''), coalesce(date_format(create_time, '%%Y-%%m-%%dT%%H:%%i:%%s'), '')
+FROM information_schema.tables WHERE table_schema = %s AND table_name IN ({names})
+"""
+COLUMNS = """
+SELECT table_name, column_name, column_type, coalesce(character_set_name, ''), coalesce(generation_expression, '')
+FROM information_schema.columns WHERE table_schema = %s AND table_name IN ({names})
+"""
+PARTITIONS = """
+SELECT table_name, partition_method, coalesce(partition_expression, ''), coalesce(subpartition_name, partition_name)
+FROM information_schema.partitions
+WHERE table_schema = %s AND table_name IN ({names}) AND partition_name IS NOT NULL
+ORDER BY partition_ordinal_position, subpartition_ordinal_position
+"""
+
+
+def fingerprints(session: Session, database: str, ids: Sequence[int]) -> dict[int, str]:
+    """Each table's engine, shape and partitions as text, by its number; empty when the table is gone."""
+    numbers = {table_number(database, name): name for (name,) in query(session, NAMES, (database,))}
+    names = [numbers[i] for i in ids if i in numbers]
+    shapes = _shapes(session, database, names) if names else {}
+    found = {i: shapes.get(numbers.get(i, "")) for i in ids}
+    return {i: json.dumps(shape, sort_keys=True) if shape else "" for i, shape in found.items()}
+
+
+def verdict(before: str, after: str, table: str) -> DataError | None:
+    """The error that stops the table, if its rows may have changed between two fingerprints without log events."""
+    if before == after or not before:
+        return None
+    happened = "was dropped" if not after else _change(json.loads(before), json.loads(after))
+    if happened is None:
+        return None
+    return DataError(
+        "data.rewritten",
+        f"the upstream table {happened}; the log does not tell what that did to the rows",
+        f"RESYNC TABLE {table} reads it anew.",
+    )
+
+
+def _change(old: dict[str, Any], new: dict[str, Any]) -> str | None:
+    if new["kind"] != "BASE TABLE":
+        return f"was replaced by a {new['kind'].lower()}"
+    if new["engine"] != old["engine"]:
+        return f"moved from {old['engine']} to {new['engine']}"
+    if old["partitioned"] == new["partitioned"]:
+        gone = [p for p in old["partitions"] if p not in new["partitions"]]
+        if gone:
+            return f"lost its partition {gone[0]}"
+    # Another type or charset is judged by the log's own description; the same type means other values.
+    for name, (type, charset, expression) in old["columns"].items():
+        now = new["columns"].get(name)
+        if now and now[:2] == [type, charset] and now[2] != expression:
+            return f"computes its column {name} in another way"
+    return None
+
+
+def _shapes(session: Session, schema: str, names: list[str]) -> dict[str, dict[str, Any]]:
+    marks = ", ".join(["%s"] * len(names))
+    ask = (schema, *names)
+    shapes: dict[str, dict[str, Any]] = {
+        name: {"kind": kind, "engine": engine, "made": made, "columns": {}, "partitioned": "", "partitions": []}
+        for name, kind, engine, made in query(session, TABLES.format(names=marks), ask)
+    }
+    for name, column, *shape in query(session, COLUMNS.format(names=marks), ask):
+        if name in shapes:
+            shapes[name]["columns"][column] = shape
+    for name, method, expression, partition in query(session, PARTITIONS.format(names=marks), ask):
+        if name in shapes:
+            shapes[name]["partitioned"] = f"{method} {expression}"
+            shapes[name]["partitions"].append(partition)
+    return shapes
