@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from support.writer import ACCOUNTS, TOTAL
+from support.writing import ACCOUNTS, TOTAL
 
 QUERY = (
     "SELECT (SELECT sum(amount) FROM ledger_a) + (SELECT sum(amount) FROM ledger_b) AS total, "

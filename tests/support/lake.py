@@ -21,11 +21,11 @@ HEADWATER = str(Path(sys.executable).parent / "headwater")
 ROWS_PER_SPAN = 60  # several spans even for tables of a few hundred rows
 
 
-def definitions(database: Any, tables: Sequence[str], *, connection: str = "pg") -> str:
+def definitions(database: Any, tables: Sequence[str], *, connection: str = "pg", type: str = "postgres-cdc") -> str:
     """A connection to the database and the tables, as a user writes them."""
     server = database.server
     text = (
-        f"CREATE CONNECTION {connection} WITH (type='postgres-cdc', hostname='{server.host}', port='{server.port}', "
+        f"CREATE CONNECTION {connection} WITH (type='{type}', hostname='{server.host}', port='{server.port}', "
         f"username='{server.user}', password='{server.password}', database.name='{database.name}');\n"
     )
     for table in tables:
