@@ -12,18 +12,16 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
-import psycopg
 import pytest
 
-from headwater.demo.embedded import EmbeddedPostgres
 from headwater.errors import HeadwaterError
+from support import upstreams
 from support.invariant import QUERY, check_invariant
-from support.lake import Lake, assert_equal, definitions
+from support.lake import Lake, assert_equal
+from support.upstreams import Postgres, Upstream
 from support.wait import wait_for
-from support.writer import TABLES, Writer, create_schema
 
 
 @dataclass
@@ -31,7 +29,7 @@ class Storm:
     """What the events act on, and what they choose by."""
 
     lake: Lake
-    pg: EmbeddedPostgres
+    upstream: Upstream
     pick: random.Random
     threads: list[threading.Thread] = field(default_factory=list)
     over: threading.Event = field(default_factory=threading.Event)
@@ -45,7 +43,7 @@ class Storm:
 
     def defined(self) -> None:
         """Waits until the server answers and has defined every table (which takes an upstream that answers)."""
-        names = set(TABLES)
+        names = set(self.upstream.tables)
         wait_for(lambda: names <= {t.name for t in self.lake.status().tables}, "everything is defined")
 
     def all_live(self) -> None:
@@ -75,8 +73,8 @@ def kill_worker(s: Storm) -> None:
 
 def crash_upstream(s: Storm) -> None:
     s.defined()  # a server that has yet to define a table asks the upstream, and ends if that is away
-    s.pg.crash()
-    s.pg.start()
+    s.upstream.crash()
+    s.upstream.start()
 
 
 def stop_and_start(s: Storm) -> None:
@@ -111,26 +109,21 @@ def change_pace(s: Storm) -> None:
 
 
 def rewrite(s: Storm) -> None:
-    """A rewriting ALTER that the log does not tell, perhaps in the middle of a scan; a resync follows."""
-    with s.pg.connect("soak") as c:
-        c.execute("SET lock_timeout = '20s'")
-        c.execute("ALTER TABLE parts ADD COLUMN extra int DEFAULT (random() * 100)::int")
-        c.execute("ALTER TABLE parts DROP COLUMN extra")
+    """A statement that the log does not tell in rows, perhaps in the middle of a scan; a resync follows."""
+    with s.upstream.session() as run:
+        for statement in s.upstream.rewrite:
+            run(statement)
     s.sql("RESYNC TABLE parts", "source.unreachable", "source.disconnected", "source.failed")
 
 
 def long_transaction(s: Storm) -> None:
     """A transaction that stays open for a while, prepared or not, while other events go on."""
-    seconds, commit = s.pick.uniform(1, 8), s.pick.random() < 0.6
+    seconds, commit, prepare = s.pick.uniform(1, 8), s.pick.random() < 0.6, s.pick.random() < 0.5
 
     def run() -> None:
-        try:
-            with s.pg.connect("soak") as c:
-                c.execute("BEGIN; UPDATE ints SET n = 7 WHERE id < 5; INSERT INTO whole VALUES (-1, 1, 'long')")
-                s.over.wait(seconds)  # the length of the transaction is the event
-                c.execute("COMMIT" if commit else "ROLLBACK")
-                c.execute("DELETE FROM whole WHERE id = -1")
-        except psycopg.Error:
+        try:  # the length of the transaction is the event
+            s.upstream.hold(lambda: s.over.wait(seconds), commit=commit, prepare=prepare)
+        except s.upstream.errors:
             return  # the server crashed, or somebody else was first
 
     s.threads.append(threading.Thread(target=run))
@@ -142,44 +135,61 @@ EVENTS = (
     *(drop_and_create, resync, resync, change_pace, change_pace, rewrite, long_transaction, long_transaction),
 )
 SHORT = (resync, kill_server, rewrite, long_transaction, crash_upstream, change_pace, kill_capture)
+SAMPLE = 4  # of them, where a storm is to be shorter still
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(7200)
-def test_nothing_is_lost_or_doubled_whatever_is_killed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", upstreams.EVERY, ids=lambda k: k.name)
+def test_nothing_is_lost_or_doubled_whatever_is_killed(
+    kind: type[Upstream], request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
     seconds = float(os.environ.get("HEADWATER_SOAK_S") or 300)
-    deadline = time.monotonic() + seconds
 
     def events(pick: random.Random) -> Iterator[Event]:
+        deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
             yield pick.choice(EVENTS)
 
-    storm(tmp_path, events)
+    upstreams.expect(request, kind)
+    storm(kind, tmp_path, events, upstreams.new_seed())
 
 
 def test_a_short_storm_loses_and_doubles_nothing(tmp_path: Path) -> None:
-    storm(tmp_path, lambda pick: iter(pick.sample(SHORT, len(SHORT))), compare=0.2)
+    storm(Postgres, tmp_path, lambda pick: iter(pick.sample(SHORT, len(SHORT))), upstreams.new_seed(), compare=0.2)
+
+
+def test_a_short_storm_over_another_kind_loses_and_doubles_nothing(
+    request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    """MariaDB or MySQL, by the seed; long storms over both are in `make soak`."""
+    seed = upstreams.new_seed()
+    kind = random.Random(seed).choice(upstreams.FAMILY)
+    upstreams.expect(request, kind)
+    storm(kind, tmp_path, lambda pick: iter(pick.sample(SHORT, SAMPLE)), seed, compare=0.2)
 
 
 Event = Callable[[Storm], None]
 
 
-def storm(tmp_path: Path, events: Callable[[random.Random], Iterator[Event]], compare: float = 0.5) -> None:
+def storm(
+    kind: type[Upstream],
+    tmp_path: Path,
+    events: Callable[[random.Random], Iterator[Event]],
+    seed: int,
+    compare: float = 0.5,
+) -> None:
     """Writers and events at once; now and then, and at the end, everything is compared at one cut."""
-    seed = int(os.environ.get("HEADWATER_SOAK_SEED") or random.randrange(1 << 30))
-    print(f"seed {seed}")
+    print(kind.name)
     pick = random.Random(seed)
-    settings = {"synchronous_commit": "off"}
-    with EmbeddedPostgres(18, settings, database="soak") as pg:
-        database: Any = SimpleNamespace(server=pg, name="soak", dsn=pg.dsn())
-        with pg.connect() as connection:
-            create_schema(connection, rows=300, seed=seed)
-        lake = Lake(tmp_path / "home", definitions(database, TABLES))
+    with kind.serve() as upstream:
+        upstream.create_schema(rows=300, seed=seed)
+        lake = Lake(tmp_path / "home", upstream.definitions(upstream.tables))
         lake.start()
-        s = Storm(lake, pg, pick)
+        s = Storm(lake, upstream, pick)
         s.defined()
         try:
-            with Writer(database.dsn, seed, rate=40, sessions=4):
+            with upstream.writer(seed, rate=40, sessions=4, crashes=True):
                 for number, event in enumerate(events(pick), 1):
                     print(f"{event.__name__}", flush=True)
                     event(s)

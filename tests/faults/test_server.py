@@ -17,10 +17,12 @@ from headwater.engine import crash
 from headwater.engine.home import Home
 from headwater.errors import HeadwaterError
 from headwater.meta import merged, relations, runs, spans
+from support import upstreams
 from support.invariant import QUERY, check_invariant
 from support.lake import Lake, assert_equal, definitions
+from support.upstreams import Postgres, Upstream
 from support.wait import wait_for
-from support.writer import LEDGERS, Writer, create_schema
+from support.writing import LEDGERS
 
 # Points of the capture process are killed in test_capture.py; these are the server's own.
 CAPTURE = {"capture.cut_back", "capture.connected", "transaction.half", "segment.torn", "segment.written"}
@@ -31,6 +33,7 @@ CHAINS = (
     ("epoch.half", "epoch.published", "fold.decided", "fold.merged", "run.written"),
 )
 TABLES = ("ints", "pairs", "names", "parts", "whole")
+SAMPLE = 2  # points of a short chain
 SOON = {"HEADWATER_SEGMENT_AGE_S": "1", "HEADWATER_BASE_FILES": "3"}  # upkeep is due as soon as a table is filled
 
 
@@ -39,7 +42,7 @@ def test_every_crash_point_of_the_server_is_in_a_chain() -> None:
 
 
 @pytest.fixture
-def lake(database: Any, tmp_path: Path) -> Iterator[Lake]:
+def lake(tmp_path: Path) -> Iterator[Lake]:
     made = Lake(tmp_path / "home", "")
     yield made
     if made.process is not None and made.process.poll() is None:
@@ -48,14 +51,37 @@ def lake(database: Any, tmp_path: Path) -> Iterator[Lake]:
 
 @pytest.mark.parametrize("chain", CHAINS, ids=lambda c: c[0])
 def test_a_server_killed_at_each_point_goes_on_exactly(chain: tuple[str, ...], database: Any, lake: Lake) -> None:
-    seed = random.randrange(1 << 30)
-    print(f"seed {seed}")
-    with database.connect() as connection:
-        create_schema(connection, rows=200, seed=seed)
-    with Writer(database.dsn, seed, rate=40, sessions=4) as writer:
+    kill_along(chain, Postgres(database), lake, upstreams.new_seed())
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("kind", upstreams.FAMILY, ids=lambda k: k.name)
+@pytest.mark.parametrize("chain", CHAINS, ids=lambda c: c[0])
+def test_a_server_killed_at_each_point_goes_on_exactly_over(
+    kind: type[Upstream], chain: tuple[str, ...], request: pytest.FixtureRequest, lake: Lake
+) -> None:
+    kill_along(chain, upstreams.fresh(request, kind), lake, upstreams.new_seed())
+
+
+@pytest.mark.parametrize("kind", upstreams.FAMILY, ids=lambda k: k.name)
+def test_a_server_killed_at_some_points_goes_on_exactly_over(
+    kind: type[Upstream], request: pytest.FixtureRequest, lake: Lake
+) -> None:
+    """Other points each time; all of them in `make soak`."""
+    seed = upstreams.new_seed()
+    pick = random.Random(seed)
+    points = [p for chain in CHAINS for p in chain]
+    chain = sorted(pick.sample(points, SAMPLE), key=points.index)
+    kill_along(tuple(chain), upstreams.fresh(request, kind), lake, seed)
+
+
+def kill_along(chain: tuple[str, ...], upstream: Upstream, lake: Lake, seed: int) -> None:
+    """Kills the server at one point after the other while writers go on; then every table equals its upstream."""
+    upstream.create_schema(rows=200, seed=seed)
+    with upstream.writer(seed, rate=40, sessions=4) as writer:
         for i, point in enumerate(chain):
             print(f"point {point}", flush=True)
-            lake.file.write_text(definitions(database, (*LEDGERS, *TABLES[: i + 1])))
+            lake.file.write_text(upstream.definitions((*LEDGERS, *TABLES[: i + 1])))
             settings = SOON if point in ("base.upkept", "segments.merged") else {}
             at = f"{point}:3" if point == "scan.half" else point  # each worker dies at its third batch
             lake.start(crash=at, **settings)

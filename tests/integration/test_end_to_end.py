@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
 import subprocess
 from decimal import Decimal
 from pathlib import Path
@@ -17,10 +16,12 @@ from headwater.errors import DefinitionError
 from headwater.meta import relations
 from headwater.meta import runs as meta_runs
 from headwater.relation import runs
+from support import upstreams
 from support.invariant import QUERY, check_invariant
 from support.lake import HEADWATER, assert_equal, definitions
+from support.upstreams import Upstream
 from support.wait import wait_for
-from support.writer import LEDGERS, Writer, create_schema
+from support.writing import LEDGERS
 
 FOLLOWED = ("ints", "pairs", "parts", "padded", *LEDGERS)  # faults and soak follow the others
 
@@ -88,20 +89,24 @@ def test_the_seeds_statements_run_as_written_twice_and_prices_keep_their_cents(
         assert e.value.code == "name.taken" and "+ CREATE TABLE orders FROM CONNECTION" in str(e.value)
 
 
+@pytest.mark.parametrize("kind", upstreams.EVERY, ids=lambda k: k.name)
 def test_every_table_equals_its_upstream_at_each_cut_while_writers_run(
-    database: Any, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kind: type[Upstream],
+    request: pytest.FixtureRequest,
+    spark: SparkSession,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setitem(runs.write.__kwdefaults__, "limit", 20)  # so that runs are made and merged all the time
-    seed = random.randrange(1 << 30)
-    print(f"seed {seed}")
-    with database.connect() as connection:
-        create_schema(connection, rows=300, seed=seed)
+    upstream = upstreams.fresh(request, kind)
+    seed = upstreams.new_seed()
+    upstream.create_schema(rows=300, seed=seed)
     with (
         headwater.open(tmp_path / "home", spark=spark) as hw,
-        Writer(database.dsn, seed, rate=60, sessions=4) as writer,
+        upstream.writer(seed, rate=60, sessions=4) as writer,
         hw.running(),
     ):
-        hw.sql(definitions(database, FOLLOWED))
+        hw.sql(upstream.definitions(FOLLOWED))
         wait_for(lambda: any(t.spans_done for t in hw.status().tables), "a span is covered")
         assert_equal(hw.verify())  # in the middle of the backfill: exactly the covered spans
         wait_for(lambda: all(t.state == "live" for t in hw.status().tables), _states(hw))
@@ -111,11 +116,12 @@ def test_every_table_equals_its_upstream_at_each_cut_while_writers_run(
             hw.sql(f"FOLD TABLE {table}")
         assert_equal(hw.verify())
         wait_for(lambda: _has_run(hw, "ints"), "a run is made")
-        database.execute("TRUNCATE ints, pairs")  # ends the base, the runs and a part of the tail
+        upstream.truncate("ints", "pairs")  # ends the base, the runs and a part of the tail
         assert_equal(hw.verify())
         check_invariant(*hw.sql(QUERY)[0].rows.to_pylist()[0].values())
         assert not writer.errors
-        envelope = rows(hw, "SELECT * FROM changelog('pg', table => 'ints') ORDER BY index DESC LIMIT 5")
+        query = f"SELECT * FROM changelog('{upstream.connection}', table => 'ints') ORDER BY index DESC LIMIT 5"
+        envelope = rows(hw, query)
         assert len(envelope) == 5 and json.loads(envelope[0]["source"])["table"] == "ints"
 
 
