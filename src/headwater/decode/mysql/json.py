@@ -22,6 +22,7 @@ _NUMBERS = {_INT16: "<h", _UINT16: "<H", _INT32: "<i", _UINT32: "<I", _INT64: "<
 _INLINE = (_LITERAL, _INT16, _UINT16)
 _INLINE_LARGE = (*_INLINE, _INT32, _UINT32)
 _DEEPEST = 100  # documents are nested at most so deep
+_LINE = 76  # characters of base64 in a line
 _LONGEST_LENGTH = 5  # bytes of a variable length
 _quote = json.JSONEncoder(ensure_ascii=False).encode
 
@@ -135,7 +136,9 @@ def _opaque(code: int, data: bytes) -> str:
     if code == codes.OLD_TIME:
         packed = struct.unpack("<q", data)[0] + (0x800000 << 24)
         return f'"{texts.times(*_place(packed.to_bytes(6, "big")), False, 6).strings().array[0]}"'
-    return f'"base64:type{code}:{base64.b64encode(data).decode()}"'
+    encoded = base64.b64encode(data).decode()
+    lines = "\n".join(encoded[i : i + _LINE] for i in range(0, len(encoded), _LINE))
+    return _quote(f"base64:type{code}:{lines}")
 
 
 def _datetime(data: bytes) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -131,4 +130,26 @@ def _address(packed: bytes, kind: str) -> str:
     if kind == "uuid":
         h = packed.hex()
         return f"{h[:8]}-{h[8:12]}-{h[12:16]}-{h[16:20]}-{h[20:]}"
-    return socket.inet_ntop(socket.AF_INET if kind == "inet4" else socket.AF_INET6, packed)
+    return ".".join(map(str, packed)) if kind == "inet4" else _inet6(packed)
+
+
+def _inet6(packed: bytes) -> str:
+    """MariaDB shortens the first of the longest runs of zero groups, even if it is a single group."""
+    groups = [packed[i] << 8 | packed[i + 1] for i in range(0, 16, 2)]
+    shown = [f"{g:x}" for g in groups]
+    start, length = _zeros(groups)
+    if start == 0 and (length == 6 or (length == 5 and groups[5] == 0xFFFF)):
+        shown[6:] = [".".join(map(str, packed[12:]))]  # an IPv4 address, as it is or mapped
+    if not length:
+        return ":".join(shown)
+    return f"{':'.join(shown[:start])}::{':'.join(shown[start + length :])}"
+
+
+def _zeros(groups: list[int]) -> tuple[int, int]:
+    """Where the first of the longest runs of zeros begins, and how long it is."""
+    best, run = (0, 0), 0
+    for i, g in enumerate(groups):
+        run = 0 if g else run + 1
+        if run > best[1]:
+            best = (i - run + 1, run)
+    return best
