@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
-from headwater.demo.mariadb import EmbeddedServer, Settings
+from headwater.demo.server import EmbeddedServer, Settings
 from headwater.errors import MachineError
 from headwater.source.mysql.session import Endpoint
 
@@ -66,7 +66,7 @@ class EmbeddedMySQL(EmbeddedServer):
             f"CREATE USER '{self.user}'@'{self.host}' IDENTIFIED BY '{self.password}';\n"
             f"GRANT ALL ON *.* TO '{self.user}'@'{self.host}' WITH GRANT OPTION;\n",
         )
-        self.run("--initialize-insecure", f"--init-file={first}")
+        self.run("--initialize-insecure", "--skip-log-bin", f"--init-file={first}")
 
 
 @dataclass(frozen=True)

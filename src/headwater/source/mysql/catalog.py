@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 
 from headwater.errors import DefinitionError, SourceError
-from headwater.source.mysql.ask import qualified, query
+from headwater.source.mysql.ask import place_of, qualified, query
 from headwater.source.mysql.server import ServerFacts, describe_server
 from headwater.source.mysql.session import Session, quote_literal
 from headwater.source.mysql.types import RawType
@@ -185,7 +185,7 @@ def not_readable(session: Session, schema: str, name: str) -> SourceError:
     table = qualified(schema, name)
     return SourceError(
         "source.privilege",
-        f"user {session.user.decode()} may not read {table}",
+        f"user {place_of(session).user} may not read {table}",
         f"Run upstream: GRANT SELECT ON {table} TO {account(session)};",
     )
 

@@ -1,0 +1,221 @@
+"""A server of the MySQL family without Docker or root: what MariaDB and MySQL have in common."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Any, ClassVar, Self
+
+from headwater.demo.machine import account, free_port, link_tree, reachable
+from headwater.errors import MachineError
+
+START_TIMEOUT_S = 60.0
+STOP_TIMEOUT_S = 30.0
+
+Settings = dict[str, str | None]  # None: a bare flag such as skip_log_bin
+_templates: dict[tuple[Any, ...], Path] = {}
+
+
+class EmbeddedServer:
+    """A server of the MySQL family in a temporary directory, on a free loopback port, user `root`, password `root`.
+
+    Use as a context manager, or call `stop()`. `crash()` kills the process; `start()` after it recovers. `settings` are
+    added to my.cnf: `None` is a bare flag.
+    """
+
+    name: ClassVar[str]
+    defaults: ClassVar[Settings] = {
+        "server_id": "1",
+        "log_bin": "binlog",
+        "binlog_format": "ROW",
+        "binlog_row_image": "FULL",
+        "binlog_row_metadata": "FULL",
+        "sync_binlog": "1",
+        "innodb_flush_log_at_trx_commit": "1",
+        "innodb_buffer_pool_size": "64M",
+        "max_connections": "200",
+        "character_set_server": "utf8mb4",
+        "skip_name_resolve": None,
+    }
+
+    user = "root"
+    password = "root"
+    host = "127.0.0.1"
+
+    def __init__(self, settings: Settings | None = None, database: str = "test") -> None:
+        install = self.find()
+        self.database = database
+        self.settings = {**EmbeddedServer.defaults, **self.defaults, **(settings or {})}
+        self.port = free_port()
+        self.root = Path(tempfile.mkdtemp(prefix=f"headwater-{self.name}-"))
+        self.data = self.root / "data"
+        self._process: subprocess.Popen[bytes] | None = None
+        self._account = account("mysql")
+        try:
+            if self._account and not reachable(install / "any"):
+                link_tree(install, self.root / "install")
+                install = self.root / "install"
+            self.install = install
+            self.write("my.cnf", self._configuration())
+            self._own(self.root)
+            self._fill()
+            self.start()
+            self.execute(f"CREATE DATABASE IF NOT EXISTS `{database}`", database="mysql")
+        except BaseException:
+            self.stop()
+            raise
+
+    @classmethod
+    def find(cls) -> Path:
+        """The folder of the installed server; an error that names the command when it was not set up."""
+        raise NotImplementedError
+
+    def program(self) -> list[str]:
+        """What runs the server."""
+        raise NotImplementedError
+
+    def places(self) -> dict[str, Path]:
+        """Options that tell the server where its own files are."""
+        raise NotImplementedError
+
+    def initialise(self) -> None:
+        """Fills the data directory and makes the user."""
+        raise NotImplementedError
+
+    def connect(self, database: str | None = None, **options: Any) -> Any:
+        """A PyMySQL connection in autocommit mode."""
+        import pymysql
+
+        account = {"user": self.user, "password": self.password, "database": database or self.database}
+        return pymysql.connect(host=self.host, port=self.port, **{"autocommit": True, **account, **options})
+
+    def execute(self, statement: str, database: str | None = None) -> list[tuple[Any, ...]]:
+        """Runs a statement on a connection of its own; returns its rows."""
+        with self.connect(database) as connection, connection.cursor() as cursor:
+            cursor.execute(statement)
+            return list(cursor.fetchall())
+
+    def start(self) -> None:
+        """Starts the server and waits until it accepts connections."""
+        log = (self.root / "log").open("ab")
+        self._process = subprocess.Popen(
+            self.command(),
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+            **self.as_account(),
+        )
+        log.close()
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while True:
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                raise self.failed("did not start", (self.root / "log").read_bytes())
+            try:
+                self.connect("mysql", connect_timeout=2).close()
+                return
+            except Exception:
+                time.sleep(0.05)
+
+    def crash(self) -> None:
+        """`kill -9`: what was not flushed is lost."""
+        self._end(signal.SIGKILL)
+
+    def restart(self) -> None:
+        """A clean shutdown and a start."""
+        self._end(signal.SIGTERM)
+        self.start()
+
+    def stop(self) -> None:
+        """Ends the server and removes its files."""
+        self._end(signal.SIGKILL)
+        shutil.rmtree(self.root, ignore_errors=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
+        self.stop()
+
+    def command(self, *options: str) -> list[str]:
+        """The server's command line."""
+        places = {**self.places(), "datadir": self.data}
+        given = [f"--{name}={path}" for name, path in places.items()]
+        return [*self.program(), f"--defaults-file={self.root / 'my.cnf'}", *given, *options]
+
+    def run(self, *options: str, input: str = "") -> None:
+        """Runs the server to its end, for what it does before it serves."""
+        command = self.command(*options)
+        done = subprocess.run(command, input=input.encode(), capture_output=True, check=False, **self.as_account())
+        if done.returncode:
+            raise self.failed("could not be initialised", done.stdout + done.stderr)
+
+    def as_account(self) -> dict[str, Any]:
+        """Servers refuse to run as root, so root starts them as an unprivileged account."""
+        if not self._account:
+            return {"cwd": self.root}
+        return {"user": self._account.pw_uid, "group": self._account.pw_gid, "cwd": self.root}
+
+    def failed(self, what: str, log: bytes) -> MachineError:
+        """The error for a server that does not run, with the end of what it said."""
+        tail = log.decode(errors="replace")[-2000:]
+        return MachineError("source.unreachable", f"the embedded {self.name} {what}:\n{tail}")
+
+    def _fill(self) -> None:
+        """A data directory: the first of its kind in this process is initialised, others are copies of that."""
+        lasting = {k: v for k, v in self.settings.items() if k.startswith(("innodb_", "lower_case_"))}
+        kind = (self.name, *sorted(lasting.items()))
+        if kind not in _templates:
+            self.data.mkdir()
+            self._own(self.data)
+            self.initialise()
+            (self.data / "auto.cnf").unlink(missing_ok=True)  # MySQL's identity, of which each server makes its own
+            _templates[kind] = Path(tempfile.mkdtemp(prefix=f"headwater-{self.name}-template-"))
+            atexit.register(shutil.rmtree, _templates[kind], ignore_errors=True)
+            _copy(self.data, _templates[kind] / "data")
+        else:
+            _copy(_templates[kind] / "data", self.data)
+
+    def _configuration(self) -> str:
+        places = {
+            "bind_address": self.host,
+            "port": str(self.port),
+            "socket": str(self.root / "sock"),
+            "pid_file": str(self.root / "pid"),
+        }
+        lines = [k if v is None else f"{k} = {v}" for k, v in {**self.settings, **places}.items()]
+        return "\n".join(["[mysqld]", *lines, ""])
+
+    def write(self, name: str, text: str) -> Path:
+        """A file that the server may read."""
+        path = self.root / name
+        path.write_text(text)
+        self._own(path)
+        return path
+
+    def _own(self, path: Path) -> None:
+        if self._account:
+            os.chown(path, self._account.pw_uid, self._account.pw_gid)
+
+    def _end(self, sig: signal.Signals) -> None:
+        process, self._process = self._process, None
+        if process is None or process.poll() is not None:
+            return
+        process.send_signal(sig)
+        try:
+            process.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait(STOP_TIMEOUT_S)
+
+
+def _copy(source: Path, target: Path) -> None:
+    """The same files with the same owners."""
+    subprocess.run(["cp", "-a", "--sparse=always", str(source), str(target)], check=True)
