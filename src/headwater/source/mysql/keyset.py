@@ -1,0 +1,119 @@
+"""Spans as SQL: conditions on all key columns in the database's own order, values as literals of the column's type."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+
+from headwater.errors import DataError
+from headwater.model import Bound, Span, UpstreamType
+from headwater.source.mysql.session import quote_identifier
+
+ROW = "scanned"  # the table's name inside a statement: a bare name after ORDER BY would mean the selected expression
+
+INTEGERS = frozenset({"tinyint", "smallint", "mediumint", "int", "bigint", "year"})
+FLOATS = frozenset({"float", "double"})
+BINARIES = frozenset({"binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"})
+TEXTS = frozenset({"char", "varchar", "tinytext", "text", "mediumtext", "longtext", "uuid", "inet4", "inet6"})
+_YES, _NO = frozenset({"1", "t", "true"}), frozenset({"0", "f", "false"})
+
+
+@dataclass(frozen=True, slots=True)
+class KeyColumn:
+    """A key column and its type as it is now."""
+
+    name: str
+    type: UpstreamType
+
+    @property
+    def quoted(self) -> str:
+        return f"{ROW}.{quote_identifier(self.name)}"
+
+
+def condition(key: Sequence[KeyColumn], span: Span) -> str:
+    """The span as a WHERE condition."""
+    parts = []
+    if span.lo is not None:
+        parts.append(_compare(key, ">" if span.lo.after else ">=", span.lo))
+    if span.hi is not None:
+        parts.append(_compare(key, "<=" if span.hi.after else "<", span.hi))
+    return " AND ".join(parts) or "TRUE"
+
+
+def order(key: Sequence[KeyColumn], *, descending: bool = False) -> str:
+    """The key as an ORDER BY list."""
+    return ", ".join(k.quoted + (" DESC" if descending else "") for k in key)
+
+
+def literal(column: KeyColumn, text: str) -> str:
+    """A key value as the column's own kind of constant, so that the index can be used and compares as it is sorted.
+
+    Texts come in the form that scans select, or as the lake prints a value: a bound may be made of either.
+    """
+    try:
+        return _literal(column.type, text)
+    except (ValueError, InvalidOperation) as e:
+        raise DataError(
+            "data.key_value",
+            f"key column {column.name} has a bound that is no {column.type.name}",
+            "RESYNC TABLE reads it anew with the key's present type.",
+        ) from e
+
+
+def _literal(type: UpstreamType, text: str) -> str:
+    match type.name:
+        case name if name in INTEGERS or (name == "bit" and not text.startswith("\\x")):
+            word = text.lower()
+            return "1" if word in _YES else "0" if word in _NO else str(int(text))
+        case "bit":
+            return str(int.from_bytes(bytes.fromhex(text[2:]), "big"))
+        case "decimal":
+            return f"{Decimal(text):f}"
+        case name if name in FLOATS:
+            return f"{float(text)!r}e0".replace("e0", "", 1) if "e" in repr(float(text)) else f"{float(text)!r}e0"
+        case name if name in BINARIES:
+            return f"x'{bytes.fromhex(text.removeprefix(chr(92) + 'x')).hex()}'"
+        case "enum" | "set":
+            return str(_number(type, text))
+        case "date":
+            return f"DATE'{datetime.date.fromisoformat(text).isoformat()}'"
+        case "datetime" | "timestamp":
+            moment = datetime.datetime.fromisoformat(text)
+            if moment.tzinfo is not None:
+                moment = moment.astimezone(datetime.UTC).replace(tzinfo=None)
+            return f"TIMESTAMP'{moment.isoformat(sep=' ')}'"
+        case "time":
+            if not set(text) <= set("-0123456789:."):
+                raise ValueError("no time")
+            return f"TIME'{text}'"
+        case name if name in TEXTS:
+            # In hexadecimal, so that no sql_mode and no escape can change it. A constant takes the charset and the
+            # collation of the column that it is compared with.
+            return f"_utf8mb4 x'{text.encode().hex()}'"
+    raise ValueError(f"no key is of type {type.name}")
+
+
+def _number(type: UpstreamType, text: str) -> int:
+    """What an enum or a set is sorted by: its member's number, or a bit for each of its members."""
+    labels = {label: i for i, label in enumerate(type.labels)}
+    if type.name == "enum":
+        return labels[text] + 1 if text in labels else _no_member(text)
+    return sum(1 << labels[word] if word in labels else _no_member(word) for word in text.split(",") if text)
+
+
+def _no_member(text: str) -> int:
+    if text:
+        raise ValueError("no member")
+    return 0  # what a value that was no member became
+
+
+def _compare(key: Sequence[KeyColumn], operator: str, bound: Bound) -> str:
+    """A comparison of rows, spelled out: the optimizer would not use an index for `(a, b) > (1, 2)`."""
+    literals = [literal(k, v) for k, v in zip(key, bound.key, strict=True)]
+    last = len(key) - 1
+    text = f"{key[last].quoted} {operator} {literals[last]}"
+    for k, value in zip(reversed(key[:last]), reversed(literals[:last]), strict=True):
+        text = f"({k.quoted} {operator[0]} {value} OR ({k.quoted} = {value} AND {text}))"
+    return text

@@ -1,0 +1,107 @@
+"""Scans against a real MySQL or MariaDB: a table's columns as a relation would have them, rows of the files."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from headwater.backfill.plan import Plan, spans
+from headwater.backfill.scan import ScanJob, scan_span
+from headwater.decode.mysql.resultset import select_expression, text_expression
+from headwater.decode.mysql.types import lake_type
+from headwater.model import Column, Condition, ScanResult, Span
+from headwater.source.mysql.position import table_number
+from headwater.source.mysql.reach import MysqlReach
+from headwater.source.mysql.types import RawType, upstream_type
+from headwater.source.scan import ScanTable
+from support.mysql import MyDatabase
+
+
+@dataclass(frozen=True)
+class Bench:
+    """A table on a real server and a home for its files."""
+
+    reach: MysqlReach
+    table: ScanTable
+    home: Path
+
+    @property
+    def key_columns(self) -> tuple[Column, ...]:
+        by_name = {c.name: c for c in self.table.columns}
+        return tuple(by_name[k] for k in self.table.key)
+
+    def job(self, span: Span, **changes: Any) -> ScanJob:
+        return replace(ScanJob(self.reach, self.table, span, str(self.home), "base"), **changes)
+
+    def plan(self, **options: int) -> Plan:
+        return Plan.of(self.reach.read_extent(self.table), tuple(c.upstream.name for c in self.key_columns), **options)
+
+    def spans(self, plan: Plan, **options: Any) -> list[Span]:
+        with self.reach.walk(self.table) as walk:
+            return [*spans(plan, walk.next_bound, **options), plan.beyond]
+
+    def rows(self, result: ScanResult) -> list[dict[str, Any]]:
+        tables = [pq.read_table(self.home / "base" / f.path) for f in result.files]
+        return pa.concat_tables(tables).to_pylist() if tables else []
+
+    def scan_all(self, parts: Sequence[Span], **changes: Any) -> list[dict[str, Any]]:
+        """The rows of all spans in order, resuming wherever a scan stopped."""
+        found: list[dict[str, Any]] = []
+        waiting = list(parts)
+        while waiting:
+            span = waiting.pop(0)
+            result = scan_span(self.job(span, **changes))
+            found += self.rows(result)
+            if result.stopped_at is not None:
+                waiting.insert(0, Span(result.stopped_at, span.hi))
+        return found
+
+
+COLUMNS = """
+SELECT column_name, data_type, column_type, character_maximum_length, numeric_precision, numeric_scale,
+       datetime_precision, character_set_name, collation_name, is_nullable, column_key
+FROM information_schema.columns WHERE table_schema = '{schema}' AND table_name = '{name}' ORDER BY ordinal_position
+"""
+KEY = """
+SELECT column_name FROM information_schema.statistics
+WHERE table_schema = '{schema}' AND table_name = '{name}' AND index_name = 'PRIMARY' ORDER BY seq_in_index
+"""
+
+
+def bench(
+    database: MyDatabase,
+    home: Path,
+    table: str,
+    *,
+    lake: dict[str, str] | None = None,
+    filter: Condition | None = None,
+    identity: dict[str, str] | None = None,
+) -> Bench:
+    """The named table of a test's database, with the default lake types or those of `lake`."""
+    place = {"schema": database.name, "name": table.replace("'", "''")}
+    columns = []
+    for name, *raw, null, key in database.execute(COLUMNS.format(**place)):
+        type = upstream_type(RawType(*raw), in_key=key == "PRI", booleans=True)
+        columns.append(Column(name, (lake or {}).get(name) or lake_type(type), type, null == "YES"))
+    by_name = {c.name: c for c in columns}
+    key_columns = tuple(name for (name,) in database.execute(KEY.format(**place)))
+    return Bench(
+        MysqlReach(database.endpoint),
+        ScanTable(
+            schema=database.name,
+            name=table,
+            columns=tuple(columns),
+            key=key_columns,
+            select=tuple(select_expression(c) for c in columns),
+            key_text=tuple(text_expression(by_name[k]) for k in key_columns),
+            filter=filter,
+            upstream_id=table_number(database.name, table),
+            identity=identity or {},
+        ),
+        home,
+    )
