@@ -19,7 +19,7 @@ GROUND = ("model", "errors", "config", "storage", "meta")  # anybody may import 
 STAGES = ["source", "changelog", "decode", "backfill", "relation", "engine", "sql", "check", "observe"]
 STAGES += ["facade", "demo", "cli"]
 DRIVERS = {"psycopg", "adbc_driver_postgresql", "adbc_driver_manager", "pymysql"}
-DRIVER_HOMES = ("source/", "demo/embedded.py", "demo/mariadb.py")
+DRIVER_HOMES = ("source/", "demo/embedded.py", "demo/server.py")
 MAX_LINES = 500
 MAX_DOCSTRING_LINES = 15
 

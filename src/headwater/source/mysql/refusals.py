@@ -142,5 +142,5 @@ def _ended(place: Place, text: str) -> SourceError:
 
 
 def _without_values(text: str) -> str:
-    """The message without what it quotes: an unforeseen one may quote a key."""
-    return re.sub(r"'(?:[^']|'')*'?", "'…'", text)
+    """The message without what it quotes, quotes within included: an unforeseen one may quote a key."""
+    return re.sub(r"'.*'", "'…'", text, flags=re.S)

@@ -12,7 +12,7 @@ import pymysql
 from pymysql.connections import Connection
 from pymysql.constants import CLIENT, CR
 
-from headwater.errors import HeadwaterError
+from headwater.errors import DefinitionError, HeadwaterError
 from headwater.source.mysql.refusals import Place, translate
 
 DEFAULT_PORT = 3306
@@ -113,12 +113,21 @@ class Endpoint:
         context.verify_flags &= ~ssl.VERIFY_X509_STRICT  # the certificates that MySQL makes itself would not pass
         context.check_hostname = self.ssl_mode == "verify-full"
         if self.ssl_root_cert and self.ssl_mode != "prefer":
-            context.load_verify_locations(self.ssl_root_cert)
+            _load(context, self.ssl_root_cert)
         elif self.ssl_mode.startswith("verify-"):
             context.load_default_certs()
         else:
             context.verify_mode = ssl.CERT_NONE
         return context
+
+
+def _load(context: ssl.SSLContext, root_cert: str) -> None:
+    try:
+        context.load_verify_locations(root_cert)
+    except OSError as e:
+        raise DefinitionError(
+            "sql.bad_option", f"ssl.root.cert {root_cert} cannot be used: {e.strerror or e}", "Correct ssl.root.cert."
+        ) from e
 
 
 class _Connection(Connection):  # type: ignore[misc]
