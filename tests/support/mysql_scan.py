@@ -39,7 +39,7 @@ class Bench:
         return replace(ScanJob(self.reach, self.table, span, str(self.home), "base"), **changes)
 
     def plan(self, **options: int) -> Plan:
-        return Plan.of(self.reach.read_extent(self.table), tuple(c.upstream.name for c in self.key_columns), **options)
+        return Plan.of(self.reach.read_extent(self.table), tuple(c.lake_type for c in self.key_columns), **options)
 
     def spans(self, plan: Plan, **options: Any) -> list[Span]:
         with self.reach.walk(self.table) as walk:
