@@ -18,6 +18,7 @@ from headwater.errors import MachineError
 
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 30.0
+LASTING = ("innodb_page_size", "innodb_data_file_path", "lower_case_table_names")  # what a data directory is made with
 
 Settings = dict[str, str | None]  # None: a bare flag such as skip_log_bin
 _templates: dict[tuple[Any, ...], Path] = {}
@@ -64,6 +65,8 @@ class EmbeddedServer:
                 install = self.root / "install"
             self.install = install
             self.write("my.cnf", self._configuration())
+            (self.root / "tmp").mkdir()
+            self._own(self.root / "tmp")
             self._own(self.root)
             self._fill()
             self.start()
@@ -170,8 +173,7 @@ class EmbeddedServer:
 
     def _fill(self) -> None:
         """A data directory: the first of its kind in this process is initialised, others are copies of that."""
-        lasting = {k: v for k, v in self.settings.items() if k.startswith(("innodb_", "lower_case_"))}
-        kind = (self.name, *sorted(lasting.items()))
+        kind = (self.name, *(self.settings.get(name) for name in LASTING))
         if kind not in _templates:
             self.data.mkdir()
             self._own(self.data)
@@ -188,6 +190,7 @@ class EmbeddedServer:
             "bind_address": self.host,
             "port": str(self.port),
             "socket": str(self.root / "sock"),
+            "tmpdir": str(self.root / "tmp"),  # servers that share one can remove each other's temporary tables
             "pid_file": str(self.root / "pid"),
         }
         lines = [k if v is None else f"{k} = {v}" for k, v in {**self.settings, **places}.items()]
