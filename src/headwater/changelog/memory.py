@@ -9,13 +9,35 @@ from headwater.storage import Storage
 
 
 class HomeMemory:
-    """`source.frames.Memory` of one connection. What is set aside are files beside its segments."""
+    """`source.frames.Memory` of one connection. What is set aside are files, each named after where its batch began.
 
-    def __init__(self, meta: Meta, storage: Storage, connection_id: int) -> None:
+    A file of a batch that was never published must not be found by the batch that comes instead of it. A batch that
+    was published has moved the position on, so what was set aside at or after the position that is resumed is dropped
+    at the start; what a failed attempt of this process wrote, when the batch is framed again.
+    """
+
+    def __init__(self, meta: Meta, storage: Storage, connection_id: int, resumed: int) -> None:
         self._meta = meta
         self._storage = storage
         self._id = connection_id
-        self._dead: list[str] = []
+        self._begun = resumed
+        self._written: list[str] = []  # by the batch that is being framed
+        self._dead: list[str] = []  # once it is published
+        for path in storage.list(self._folder()):
+            if _begun(path) >= resumed:
+                storage.remove(path)
+
+    def begin(self, position: int) -> None:
+        """A batch begins, or begins again, at a position's number."""
+        for path in self._written:
+            self._storage.remove(path)
+        self._written, self._dead, self._begun = [], [], position
+
+    def published(self) -> None:
+        """The batch is durable: what it made superfluous goes."""
+        for path in self._dead:
+            self._storage.remove(path)
+        self._written, self._dead = [], []
 
     def followed(self) -> frozenset[int]:
         with self._meta.read() as c:
@@ -27,27 +49,34 @@ class HomeMemory:
         return known[-1] if known else None
 
     def put(self, name: str, part: int, data: bytes) -> None:
+        own = f"{self._folder()}/{name}/{self._begun:020d}-"
         if not part:
-            for path in self._pieces(name):
+            for path in [p for p in self._written if p.startswith(own)]:
                 self._storage.remove(path)
-        with self._storage.create(f"{self._folder(name)}/{part:08d}.bin") as f:
+                self._written.remove(path)
+            self._dead = [p for p in self._dead if not p.startswith(own)]
+            self.remove(name)
+        path = f"{own}{part:08d}.bin"
+        with self._storage.create(path) as f:
             f.write(data)
+        self._written.append(path)
 
     def get(self, name: str) -> bytes | None:
-        pieces = self._pieces(name)
-        return b"".join(self._storage.map(path).read() for path in pieces) if pieces else None
+        paths = self._paths(name)
+        if not paths:
+            return None
+        newest = max(_begun(p) for p in paths)
+        return b"".join(self._storage.map(p).read() for p in paths if _begun(p) == newest)
 
     def remove(self, name: str) -> None:
-        self._dead += self._pieces(name)
+        self._dead += self._paths(name)
 
-    def published(self) -> None:
-        """The batch is durable: what it made superfluous goes."""
-        for path in self._dead:
-            self._storage.remove(path)
-        self._dead = []
+    def _folder(self) -> str:
+        return f"aside/{self._id}"
 
-    def _folder(self, name: str) -> str:
-        return f"aside/{self._id}/{name}"
+    def _paths(self, name: str) -> list[str]:
+        return sorted(self._storage.list(f"{self._folder()}/{name}"))
 
-    def _pieces(self, name: str) -> list[str]:
-        return sorted(self._storage.list(self._folder(name)))
+
+def _begun(path: str) -> int:
+    return int(path.rsplit("/", 1)[-1].split("-")[0])

@@ -50,7 +50,7 @@ class SegmentWriter:
         self._versions: dict[int, tuple[Relation, int]] = {}  # what meta has of it, under which id
         self._committed = connection.committed_index
         self._framing = framing
-        self._memory = HomeMemory(meta, storage, connection.id)
+        self._memory = HomeMemory(meta, storage, connection.id, framing.number(connection.resume_position))
         self._progress = framing.begin(connection.resume_position, connection.last_index + 1, connection.last_txn)
 
     @property
@@ -65,6 +65,7 @@ class SegmentWriter:
 
     def write(self, data: Bytes, lengths: Longs) -> None:
         """Publishes a batch: messages that end outside any transaction, or rows of one open transaction."""
+        self._memory.begin(self._framing.number(self._progress.position))
         frames, after = self._framing.frame(data, lengths, self._progress, self._memory)
         if len(frames):
             self._write_segment(frames, after)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from headwater.meta import connections
 from headwater.meta.store import Meta
+from headwater.model import ConnectionInfo
 from headwater.source.base import Source
 from headwater.source.kinds import kind
 from headwater.source.upstream import Upstream
@@ -11,14 +12,14 @@ from headwater.source.upstream import Upstream
 
 def upstream_of(meta: Meta, connection_id: int) -> Upstream:
     """The upstream of a stored connection."""
-    type, options, password = _stored(meta, connection_id)
-    return kind(type)(options, password)
+    connection, password = _stored(meta, connection_id)
+    return kind(connection.type)(connection.options, password, connection.identity)
 
 
 def source_of(meta: Meta, connection_id: int) -> Source:
     """The same upstream as its capture sees it."""
-    type, options, password = _stored(meta, connection_id)
-    return kind(type).source(options, password)
+    connection, password = _stored(meta, connection_id)
+    return kind(connection.type).source(connection.options, password)
 
 
 def passed(type: str, position: str, high: str) -> bool:
@@ -26,8 +27,8 @@ def passed(type: str, position: str, high: str) -> bool:
     return bool(position) and kind(type).number(position) >= kind(type).number(high)
 
 
-def _stored(meta: Meta, connection_id: int) -> tuple[str, dict[str, str], str]:
+def _stored(meta: Meta, connection_id: int) -> tuple[ConnectionInfo, str]:
     with meta.read() as c:
         connection = connections.get(c, connection_id)
         secret = connections.secret(c, connection_id)
-    return connection.type, connection.options, secret.resolve() if secret else ""
+    return connection, secret.resolve() if secret else ""

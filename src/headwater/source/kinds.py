@@ -5,11 +5,12 @@ from __future__ import annotations
 import importlib
 
 from headwater.errors import DefinitionError
+from headwater.source.mysql.upstream import MysqlUpstream
 from headwater.source.postgres.upstream import PostgresUpstream
 from headwater.source.upstream import Upstream
 
 KERNELS = ("postgres.frame", "mysql.groups", "mysql.kernels", "mysql.packets", "mysql.rows")
-KINDS: dict[str, type[Upstream]] = {"postgres-cdc": PostgresUpstream}
+KINDS: dict[str, type[Upstream]] = {"postgres-cdc": PostgresUpstream, "mysql-cdc": MysqlUpstream}
 
 
 def kind(type: str) -> type[Upstream]:

@@ -68,8 +68,8 @@ class Upstream(Protocol):
     reach: Reach
     default_schema: str  # of tables that are named without one
 
-    def __init__(self, options: Mapping[str, str], password: str) -> None:
-        """The upstream that a connection's stored options describe; connects to nothing."""
+    def __init__(self, options: Mapping[str, str], password: str, identity: Mapping[str, str] | None = None) -> None:
+        """The upstream that a connection's stored options describe, and what is known of it; connects to nothing."""
 
     def check(self) -> tuple[str, ...]:
         """Raises what stands in the way of a capture; returns notices. Called by CREATE CONNECTION; alters nothing."""

@@ -17,7 +17,7 @@ MARIA_BLOB_COMPRESSED, MARIA_VARCHAR_COMPRESSED = 140, 141
 VECTOR, JSON, NEWDECIMAL, ENUM, SET = 242, 245, 246, 247, 248
 TINY_BLOB, MEDIUM_BLOB, LONG_BLOB, BLOB, VAR_STRING, STRING, GEOMETRY = 249, 250, 251, 252, 253, 254, 255
 
-NUMERIC = frozenset({TINY, SHORT, INT24, LONG, LONGLONG, FLOAT, DOUBLE, NEWDECIMAL})
+NUMERIC = frozenset({TINY, SHORT, INT24, LONG, LONGLONG, FLOAT, DOUBLE, NEWDECIMAL, YEAR})
 TEXTUAL = frozenset(
     {VARCHAR, VAR_STRING, STRING, TINY_BLOB, MEDIUM_BLOB, LONG_BLOB, BLOB, MARIA_BLOB_COMPRESSED}
     | {MARIA_VARCHAR_COMPRESSED}
@@ -164,7 +164,7 @@ def _with_metadata(bare: TableMap, fields: dict[int, bytes]) -> TableMap:
     if _SIGNEDNESS in fields:
         for bit, i in enumerate(numeric):
             unsigned = fields[_SIGNEDNESS][bit // 8] >> (7 - bit % 8) & 1
-            columns[i] = replace(columns[i], unsigned=bool(unsigned))
+            columns[i] = replace(columns[i], unsigned=bool(unsigned) and columns[i].type_oid != YEAR)
     for which, default, each in (
         (textual, _DEFAULT_CHARSET, _COLUMN_CHARSET),
         (labelled, _LABEL_DEFAULT_CHARSET, _LABEL_CHARSET),

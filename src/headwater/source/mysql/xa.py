@@ -71,7 +71,7 @@ def unpack(kept: bytes) -> tuple[Bytes, Longs]:
         messages.append(kept[at : at + size])
         lengths.append(size)
         at += size
-    return np.frombuffer(b"".join(messages), np.uint8), np.array(lengths, np.int64)
+    return np.frombuffer(bytearray(b"".join(messages)), np.uint8), np.array(lengths, np.int64)
 
 
 def _name(format: int, gtrid: bytes, bqual: bytes) -> str:

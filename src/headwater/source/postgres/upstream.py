@@ -30,7 +30,7 @@ class PostgresUpstream:
 
     OPTIONS: ClassVar[tuple[Option, ...]] = OPTIONS
 
-    def __init__(self, options: Mapping[str, str], password: str) -> None:
+    def __init__(self, options: Mapping[str, str], password: str, identity: Mapping[str, str] | None = None) -> None:
         self.options = options
         self.endpoint = Endpoint.of(options, password)
         self.reach: Reach = PostgresReach(self.endpoint)
