@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
+
 from headwater.demo.mariadb import EmbeddedMariaDB, EmbeddedServer
 from headwater.errors import SourceError
 from headwater.model import Op
 from headwater.source.mysql.position import Position
-
 from support.mysql import EmbeddedMySQL, MyDatabase
 from support.mysql_log import Change, LogReader, collect, ints
 
 
 @pytest.fixture
-def table(my_database: MyDatabase) -> MyDatabase:
+def table(my_database: MyDatabase) -> Iterator[MyDatabase]:
     my_database.execute("CREATE TABLE t (id int PRIMARY KEY, v varchar(40))")
-    return my_database
+    yield my_database
+    for _format, first, _second, xid in my_database.execute("XA RECOVER"):  # would hold the database's tables for ever
+        my_database.execute(f"XA ROLLBACK '{xid[:first]}', '{xid[first:]}', {_format}")
 
 
 def run(database: MyDatabase, *statements: str, **options: Any) -> None:
@@ -95,7 +98,7 @@ def test_a_log_that_is_cut_anywhere_gives_the_same_rows(table: MyDatabase) -> No
     assert len(expected) == 3903
     assert cut.read() == expected
     assert cut.position == whole.position
-    assert len(cut.frames) > 100
+    assert len(cut.frames) > 15
     assert [t for f in cut.frames for t in f.transactions.last_index.tolist()] == [3900, 3901, 3902, 3903]
 
 
@@ -266,7 +269,8 @@ def test_a_large_prepared_transaction_is_kept_in_parts(table: MyDatabase) -> Non
     many = ", ".join(f"({i}, repeat('x', 30))" for i in range(1000))
     run(table, "XA START 'a'", f"INSERT INTO t VALUES {many}", "XA END 'a'", "XA PREPARE 'a'")
     assert reader.read() == []
-    assert len(next(parts for name, parts in reader.memory.kept.items() if name.startswith("xa-"))) > 5
+    (parts,) = (len(parts) for name, parts in reader.memory.kept.items() if name.startswith("xa-"))
+    assert parts > 3
     run(table, "XA COMMIT 'a'")
     assert ints(reader.read()) == [("insert", i) for i in range(1000)]
 
