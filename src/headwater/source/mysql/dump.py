@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import struct
 import uuid
 from dataclasses import dataclass
 
 import pymysql
 
-from headwater.errors import SourceError
 from headwater.source.mysql import events as ev
 from headwater.source.mysql.ask import place_of, query
 from headwater.source.mysql.gtid import Gtids, MysqlGtids
@@ -20,6 +20,7 @@ FILE_HEAD = 4  # where the first event of a binlog file stands
 
 _COM_BINLOG_DUMP, _COM_REGISTER, _COM_BINLOG_DUMP_GTID = 0x12, 0x15, 0x1E
 _NON_BLOCK, _THROUGH_GTID = 0x01, 0x04
+_CHECKSUM_BYTES = 4
 _CAPABILITY_GTID = 4  # MariaDB: the replica understands its GTID events
 _LARGEST_OFFSET = (1 << 32) - 1  # that a dump by position can name
 
@@ -49,22 +50,36 @@ def begin_dump(session: Session, server_id: int, start: Start) -> bool:
     return checksum
 
 
-def file_created(endpoint: Endpoint, name: str) -> int:
-    """When a binlog file was begun, in seconds since 1970: what its first event says."""
+def file_mark(endpoint: Endpoint, name: str, upto: int) -> str:
+    """What a binlog file's first events are, as far as they end at or before `upto`: names are used again."""
+    mark = hashlib.blake2b(digest_size=16)
     session = endpoint.connect()
     try:
         checksum = _settle(session, Start(name, FILE_HEAD))
-        flags = struct.pack("<IHI", FILE_HEAD, _NON_BLOCK, 0)
-        session._execute_command(_COM_BINLOG_DUMP, flags + name.encode())
-        for _ in range(4):
-            event = session._read_packet().get_all_data()[1:]
-            if len(event) > ev.HEADER_BYTES and event[ev.TYPE] == ev.FORMAT_DESCRIPTION:
-                return int.from_bytes(event[:4], "little")
+        argument = struct.pack("<IHI", FILE_HEAD, _NON_BLOCK, 0) + name.encode()
+        session._execute_command(_COM_BINLOG_DUMP, argument)
+        begun = False
+        while True:
+            packet = session._read_packet().get_all_data()
+            event = packet[1:]
+            if packet[0] != 0 or len(event) < ev.HEADER_BYTES:
+                break  # the end of the file that is being written
+            end = int.from_bytes(event[ev.LOG_POS : ev.LOG_POS + 4], "little")
+            if event[ev.TYPE] == ev.FORMAT_DESCRIPTION and not begun:
+                begun, checksum = True, event[-_CHECKSUM_BYTES - 1] == 1
+                event = event[: ev.FLAGS] + event[ev.FLAGS + 2 : -_CHECKSUM_BYTES]  # a flag tells that it is in use
+            elif not begun or not end or event[ev.TYPE] in (ev.HEARTBEAT, ev.HEARTBEAT_V2):
+                continue
+            elif checksum:
+                event = event[:-_CHECKSUM_BYTES]
+            if end > upto or event[ev.TYPE] == ev.ROTATE:
+                break
+            mark.update(event)
     except (pymysql.Error, OSError) as e:
         raise translate(place_of(session), e) from e
     finally:
         session._force_close()  # the server may still be sending
-    raise SourceError("source.failed", f"the binlog file {name} does not begin as one ({checksum})")
+    return f"{upto}:{mark.hexdigest()}"
 
 
 def _settle(session: Session, start: Start) -> bool:

@@ -197,7 +197,8 @@ class MysqlLog:
                 Retry.AUTO,
             )
         if refused.number == _DUMP_FAILED or refused.number in _NO_GTID:
-            return resume.purged(text)
+            gone = "purged" in text or "Could not find first log" in text or "not in the master's binlog" in text
+            return resume.purged(text) if gone else resume.unreadable(text)
         error = self._source.endpoint.translate(_driver_error(refused))
         return error if error.retry is not Retry.AUTO else _disconnected(error.message)
 

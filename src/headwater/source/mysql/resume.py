@@ -9,14 +9,14 @@ from headwater.errors import SourceError
 from headwater.source.base import Standing
 from headwater.source.mysql import gtid
 from headwater.source.mysql.ask import query
-from headwater.source.mysql.dump import FILE_HEAD, Start, file_created
+from headwater.source.mysql.dump import FILE_HEAD, Start, file_mark
 from headwater.source.mysql.gtid import Gtids, MariaGtids, MysqlGtids
 from headwater.source.mysql.position import OFFSET_BITS, Position
 from headwater.source.mysql.server import ServerFacts, describe_server, log_files, no_log
 from headwater.source.mysql.session import Endpoint, Session
 
 START_OVER = "Resync: DROP CONNECTION … CASCADE, then run its CREATE statements again."
-_OWNED = re.compile(r"([^:,\s]+):([^,\s]+)")
+MARK_BYTES = 16 << 10  # of a file are compared: its first transactions have times and numbers of their own
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,23 +45,24 @@ def check(endpoint: Endpoint, session: Session, position: Position, identity: di
     new = {**identity, **facts.identity, "shift": str(shift)}
     if not same or position.shift != shift or (shift and ours is not None):
         start = _behind_transactions(session, facts, position, ours)
-        for key in ("file", "file_created"):
+        for key in ("file", "file_mark"):
             new.pop(key, None)
     else:
         _check_reset(endpoint, identity, files)
         _check_files(position, files)
         if ours is not None:
             _check_executed(session, ours, reset("its list of transactions lacks some that we have read"))
-        new |= {"file": position.name, "file_created": str(file_created(endpoint, position.name))}
+        mark = file_mark(endpoint, position.name, min(position.offset, MARK_BYTES))
+        new |= {"file": position.name, "file_mark": mark}
         start = Start(position.name, position.offset)
     place = Position(first.base, first.file, first.digits, FILE_HEAD, shift)
     return Resumption(Standing(identity=new, life=facts.life, next_txn=0), start, place, facts)
 
 
 def _check_reset(endpoint: Endpoint, identity: dict[str, str], files: list[tuple[str, int]]) -> None:
-    """A file that we have seen and that is still there must have been begun when it was: names are used again."""
-    name, created = identity.get("file", ""), identity.get("file_created", "")
-    if created and name in dict(files) and str(file_created(endpoint, name)) != created:
+    """A file that we have read and that is still there must begin as it did: names are used again."""
+    name, mark = identity.get("file", ""), identity.get("file_mark", "")
+    if mark and name in dict(files) and file_mark(endpoint, name, int(mark.split(":")[0])) != mark:
         raise reset(f"its file {name} is not the one that we have read")
 
 
@@ -118,6 +119,11 @@ def replaced(why: str) -> SourceError:
 def reset(why: str) -> SourceError:
     """The same server with another log."""
     return SourceError("source.slot_lost", f"the upstream's binlog was reset: {why}", START_OVER)
+
+
+def unreadable(why: str) -> SourceError:
+    """A log that the server itself cannot send from our position on."""
+    return SourceError("source.slot_lost", f"the upstream cannot send its binlog after our position: {why}", START_OVER)
 
 
 def purged(why: str) -> SourceError:
