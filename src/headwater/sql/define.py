@@ -183,7 +183,8 @@ def drop_connection(home: Home, statement: DropConnection, stop_capture: Callabl
         for table in relations.all(c, connection.id):
             relations.remove(c, table.id)
         connections.remove(c, connection.id)
-    home.storage.remove(f"changelog/{connection.id}")
+    for folder in ("changelog", "aside"):
+        home.storage.remove(f"{folder}/{connection.id}")
     return Outcome(f"connection {connection.name} dropped")
 
 

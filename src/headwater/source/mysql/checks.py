@@ -17,7 +17,7 @@ from headwater.source.mysql.session import Endpoint, Session, quote_identifier
 OLDEST = {"mysql": (8, 0, 14), "mariadb": (10, 5, 0)}  # the first that can describe rows in full in the log
 SHORT_EXPIRY_S = 3 * DAY_S
 NO_SUCH_TABLE = 1146
-PROBE = "headwater_has_no_such_table"
+PROBE = "no_table_of_headwater"
 
 
 @dataclass(frozen=True, slots=True)
