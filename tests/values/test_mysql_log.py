@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from headwater.decode.changes import decode_before
+from headwater.decode.changes import decode_before, decode_changes
 from headwater.decode.mysql.texts import float_text
 from headwater.decode.mysql.types import lake_type
 from headwater.errors import DataError
@@ -98,8 +98,6 @@ def test_updates_deletes_and_key_changes_are_told_apart(my_database: MyDatabase)
     )
     raw = log.read()
     columns, key = columns_of(my_database, "t"), ("a", "b")
-    from headwater.decode.changes import decode_changes
-
     changes = decode_changes(raw, log.schemas, columns, key)
     rows = changes.table.to_pylist()
     assert [(r["__op"], r["v"], r["b"], r["n"], r["a"], r["__old"]) for r in rows] == [
@@ -240,6 +238,4 @@ def test_compressed_columns_are_read_as_they_are_stored(mariadb_database: MyData
 
 
 def decode(raw: pa.Table, log: TableLog, columns: tuple[Column, ...]) -> Any:
-    from headwater.decode.changes import decode_changes
-
     return decode_changes(raw, log.schemas, columns, ("id",))

@@ -64,7 +64,8 @@ def _integers(buffer: Any, starts: Any, lengths: Any, upstream: UpstreamType, la
     numbers = words if upstream.unsigned else words.view(np.int64)
     if lake_type in ("FLOAT", "DOUBLE"):
         floats = numbers.astype(np.float32 if lake_type == "FLOAT" else np.float64)
-        marks[(marks == KEPT) & (floats.astype(numbers.dtype) != numbers)] = UNKEPT
+        back = np.where(floats < 2.0 ** (63 + upstream.unsigned), floats, 0).astype(numbers.dtype)
+        marks[(marks == KEPT) & (back != numbers)] = UNKEPT
         return column(arrow_type(lake_type), marks, floats)
     size = decimal_size(lake_type)
     if size is None:

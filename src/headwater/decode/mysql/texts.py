@@ -72,11 +72,11 @@ def times(buffer: Any, starts: Any, lengths: Any, old: bool, digits: int) -> Tex
 
 def timestamps(micros: Any, marks: Any, digits: int) -> Decoded:
     """`2020-01-01 23:59:59.9` in UTC; what the kernel could not keep is the zero timestamp."""
-    shown = np.datetime_as_string(micros.view("datetime64[us]"), unit="us")
     size = _DATE + 1 + _CLOCK + (digits + 1 if digits else 0)
-    cut = np.char.replace(shown, "T", " ").astype(f"U{size}")
-    cut[marks == UNKEPT] = "0000-00-00 00:00:00.000000"[:size]
-    return Decoded(pa.array(cut.tolist(), pa.string(), mask=marks == NULL), 0, None)
+    shown = np.datetime_as_string(micros.view("datetime64[us]"), unit="us").astype(f"U{size}")
+    shown[marks == UNKEPT] = "0000-00-00T00:00:00.000000"[:size]
+    texts = [t.replace("T", " ") for t in shown.tolist()]
+    return Decoded(pa.array(texts, pa.string(), mask=marks == NULL), 0, None)
 
 
 def floats(numbers: Any, marks: Any) -> Decoded:
