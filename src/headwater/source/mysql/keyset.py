@@ -17,6 +17,7 @@ INTEGERS = frozenset({"tinyint", "smallint", "mediumint", "int", "bigint", "year
 FLOATS = frozenset({"float", "double"})
 BINARIES = frozenset({"binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"})
 TEXTS = frozenset({"char", "varchar", "tinytext", "text", "mediumtext", "longtext", "uuid", "inet4", "inet6"})
+MEMBERS_LISTED = 1000  # of an enum, in a condition
 _YES, _NO = frozenset({"1", "t", "true"}), frozenset({"0", "f", "false"})
 
 
@@ -72,7 +73,8 @@ def _literal(type: UpstreamType, text: str) -> str:
         case "decimal":
             return f"{Decimal(text):f}"
         case name if name in FLOATS:
-            return f"{float(text)!r}e0".replace("e0", "", 1) if "e" in repr(float(text)) else f"{float(text)!r}e0"
+            number = repr(float(text))
+            return number if "e" in number else f"{number}e0"  # else it would be a decimal
         case name if name in BINARIES:
             return f"x'{bytes.fromhex(text.removeprefix(chr(92) + 'x')).hex()}'"
         case "enum" | "set":
@@ -113,7 +115,17 @@ def _compare(key: Sequence[KeyColumn], operator: str, bound: Bound) -> str:
     """A comparison of rows, spelled out: the optimizer would not use an index for `(a, b) > (1, 2)`."""
     literals = [literal(k, v) for k, v in zip(key, bound.key, strict=True)]
     last = len(key) - 1
-    text = f"{key[last].quoted} {operator} {literals[last]}"
+    text = _one(key[last], operator, literals[last])
     for k, value in zip(reversed(key[:last]), reversed(literals[:last]), strict=True):
-        text = f"({k.quoted} {operator[0]} {value} OR ({k.quoted} = {value} AND {text}))"
+        text = f"({_one(k, operator[0], value)} OR ({k.quoted} = {value} AND {text}))"
     return text
+
+
+def _one(column: KeyColumn, operator: str, value: str) -> str:
+    """One column compared. Of an enum the optimizer uses the index only if it is equal to something."""
+    members = range(len(column.type.labels) + 1)
+    if column.type.name != "enum" or len(members) > MEMBERS_LISTED:
+        return f"{column.quoted} {operator} {value}"
+    holds = {">": int.__gt__, ">=": int.__ge__, "<": int.__lt__, "<=": int.__le__}[operator]
+    those = [str(m) for m in members if holds(m, int(value))]
+    return f"{column.quoted} IN ({', '.join(those)})" if those else "FALSE"

@@ -27,9 +27,9 @@ _AT, _USED, _ROWS, _LEFT, _LAST = range(5)  # of the kernel's state
 _EOF_BELOW = 9  # a packet that begins with 0xFE and is not shorter holds a row whose first value is large
 
 
-@kernel("int64(uint8[::1], int64, uint8[::1], int32[::1], int64[::1])")
-def split(block: Any, end: Any, out: Any, offsets: Any, state: Any) -> Any:
-    """Copies the rows of `block[state[AT]:end]` behind those in `out`, and notes where each ends.
+@kernel("int64(uint8[::1], int64, int64, uint8[::1], int32[::1], int64[::1])")
+def split(block: Any, end: Any, limit: Any, out: Any, offsets: Any, state: Any) -> Any:
+    """Copies the rows of `block[state[AT]:end]` behind those in `out`, up to `limit` bytes; notes where each ends.
 
     `state`: where to go on in the block, bytes in `out`, whole rows, bytes that the packet still lacks, and whether the
     packet is its row's last one. The caller sees to it that `out` and `offsets` have room.
@@ -38,7 +38,7 @@ def split(block: Any, end: Any, out: Any, offsets: Any, state: Any) -> Any:
     answer = MORE
     while True:
         if left == 0 and last == 1:  # between two rows
-            if end - at < SMALLEST:
+            if used >= limit or end - at < SMALLEST:
                 break
             length = np.int64(block[at]) | np.int64(block[at + 1]) << 8 | np.int64(block[at + 2]) << 16
             kind = block[at + 4]
@@ -94,18 +94,20 @@ class RowStream:
         """The rows in batches of about `batch_bytes`, as they arrive: one value of `row` for each."""
         blocks = self._blocks
         while not self._ended:
-            out = np.empty(batch_bytes + 2 * BLOCK_BYTES, np.uint8)
-            offsets = np.zeros(BLOCK_BYTES, np.int32)
+            out = np.empty(batch_bytes + BLOCK_BYTES, np.uint8)
+            offsets = np.zeros(batch_bytes // SMALLEST + 2, np.int32)
             blocks.begin_batch()
-            while blocks.used < batch_bytes or blocks.inside:
+            while True:
                 out = _with_room(out, blocks.used + blocks.waiting)
                 offsets = _with_room(offsets, blocks.rows + blocks.waiting // SMALLEST + 2)
-                answer = blocks.split(out, offsets)
+                answer = blocks.split(batch_bytes, out, offsets)
                 if answer != MORE:
                     self._ended = True
                     last = blocks.last_packet()
                     if answer == ERROR:
                         MysqlPacket(last, self._session.encoding).raise_for_error()
+                    break
+                if blocks.used >= batch_bytes and not blocks.inside:
                     break
                 blocks.fill()
             if blocks.rows:
@@ -159,8 +161,8 @@ class _Blocks:
     def begin_batch(self) -> None:
         self._state[_USED] = self._state[_ROWS] = 0
 
-    def split(self, out: Any, offsets: Any) -> int:
-        return int(split(self._block, self._end, out, offsets, self._state))
+    def split(self, limit: int, out: Any, offsets: Any) -> int:
+        return int(split(self._block, self._end, limit, out, offsets, self._state))
 
     def fill(self) -> None:
         """Reads what the socket has, up to a block; what was not split moves to the front."""
