@@ -76,6 +76,8 @@ TEXTS = (
         "STRING",
         (("'so so'", "so so"), ("'ha''ppy'", "ha'ppy"), ("'€'", "€"), ("''", ""), ("'sad'", "sad")),
     ),
+    _text("enum('a','b')", "b", "a"),
+    _text("set('a','b')", "a,b", "", "b"),
     Case("enum('ä','ö') CHARACTER SET latin1", "STRING", (("'ö'", "ö"), ("'no such label'", ""))),
     Case(
         "set('a','b','c d','€')",
