@@ -112,7 +112,7 @@ def test_types_of_one_server_only_are_known(my_database: MyDatabase) -> None:
 
 
 def test_labels_of_an_enum_are_read_whatever_they_hold(my_database: MyDatabase) -> None:
-    wanted = ("plain", "it's", "a,b", "back\\slash", 'q"', "line\nbreak", "tab\t", "größe", "')", "")
+    wanted = ("plain", "it's", "a,b", "back\\slash", 'q"', "line\nbreak", "nul\0", "cr\r", "tab\t", "größe", "')", "")
     listed = ", ".join("'" + w.replace("\\", "\\\\").replace("'", "''") + "'" for w in wanted)
     my_database.execute(f"CREATE TABLE t (id INT PRIMARY KEY, e ENUM({listed}))")
     assert find(my_database, "t").columns[1].type.labels == wanted
@@ -166,6 +166,16 @@ def test_a_missing_table_is_said_with_the_nearest_names(my_database: MyDatabase)
     e = refusal(my_database, "Order")
     assert e.code == "table.missing" and "TABLE 'orders'" in e.hint
     assert refusal(my_database, "Orders").code == "table.missing", "names differ in case here"
+
+
+def test_names_in_another_case_mean_the_same_table_where_the_server_says_so(mariadb: EmbeddedServer) -> None:
+    with type(mariadb)({"lower_case_table_names": "1"}, database="shop") as server:
+        server.execute("CREATE TABLE Orders (id INT PRIMARY KEY)")
+        shop = MyDatabase(server, "Shop")
+        found = find(shop, "ORDERS")
+        assert (found.schema, found.name, found.id) == ("shop", "orders", table_number("shop", "orders"))
+        with shop.endpoint.connect() as session:
+            assert watch.fingerprints(session, "Shop", [found.id])[found.id]
 
 
 def test_a_table_of_another_database_is_refused(my_database: MyDatabase) -> None:

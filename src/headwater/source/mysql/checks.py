@@ -14,7 +14,7 @@ from headwater.source.mysql.register import register
 from headwater.source.mysql.server import DAY_S, LogStatus, ServerFacts, describe_server, log_status, no_log
 from headwater.source.mysql.session import Endpoint, Session, quote_identifier
 
-OLDEST = {"mysql": (8, 0, 14), "mariadb": (10, 5, 0)}  # the first that can describe rows in full in the log
+OLDEST = {"mysql": (8, 0, 22), "mariadb": (10, 5, 0)}  # that describe rows in full, and know SHOW REPLICA STATUS
 SHORT_EXPIRY_S = 3 * DAY_S
 NO_SUCH_TABLE = 1146
 PROBE = "no_table_of_headwater"
@@ -125,8 +125,6 @@ def _check_server_id(session: Session, server: ServerFacts, own: int) -> None:
     if not own:
         return
     statement = "SHOW SLAVE HOSTS" if server.is_mariadb else "SHOW REPLICAS"
-    if not server.is_mariadb and server.version < (8, 0, 22):
-        statement = "SHOW SLAVE HOSTS"
     try:
         replicas = records(session, statement)
     except SourceError as e:
@@ -192,6 +190,11 @@ def notices_of(server: ServerFacts) -> list[str]:
         notices.append(
             f"binlog_row_metadata of the upstream is {server.row_metadata}: names of columns come from its catalog, "
             "which may be newer than the log; better: SET GLOBAL binlog_row_metadata = 'FULL';"
+        )
+    if "PARTIAL_JSON" in server.row_value_options:
+        notices.append(
+            "binlog_row_value_options of the upstream is PARTIAL_JSON: a table stops when a part of a JSON value is "
+            "changed; better: SET GLOBAL binlog_row_value_options = '';"
         )
     if not server.gtids:
         notices.append(

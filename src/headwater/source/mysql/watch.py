@@ -15,7 +15,7 @@ from headwater.source.mysql.ask import query
 from headwater.source.mysql.position import table_number
 from headwater.source.mysql.session import Session
 
-NAMES = "SELECT table_name FROM information_schema.tables WHERE table_schema = %s"
+NAMES = "SELECT table_schema, table_name FROM information_schema.tables WHERE table_schema = %s"
 TABLES = """
 SELECT table_name, table_type, coalesce(engine, ''), coalesce(date_format(create_time, '%%Y-%%m-%%dT%%H:%%i:%%s'), '')
 FROM information_schema.tables WHERE table_schema = %s AND table_name IN ({names})
@@ -34,7 +34,7 @@ ORDER BY partition_ordinal_position, subpartition_ordinal_position
 
 def fingerprints(session: Session, database: str, ids: Sequence[int]) -> dict[int, str]:
     """Each table's engine, shape and partitions as text, by its number; empty when the table is gone."""
-    numbers = {table_number(database, name): name for (name,) in query(session, NAMES, (database,))}
+    numbers = {table_number(schema, name): name for schema, name in query(session, NAMES, (database,))}
     names = [numbers[i] for i in ids if i in numbers]
     shapes = _shapes(session, database, names) if names else {}
     found = {i: shapes.get(numbers.get(i, "")) for i in ids}
