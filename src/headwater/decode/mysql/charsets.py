@@ -22,7 +22,7 @@ from headwater.decode.mysql.kernels_text import UNDEFINED
 from headwater.errors import DataError
 
 UTF8 = frozenset({"utf8mb4", "utf8mb3", "utf8"})
-# What Python reads as the servers do; here one Python object per value is made.
+# What Python's codecs read; here one Python object per value is made.
 _CODECS = {
     "utf16": "utf-16-be",
     "utf16le": "utf-16-le",
@@ -30,6 +30,7 @@ _CODECS = {
     "ucs2": "utf-16-be",
     "gb18030": "gb18030",
 }
+_SWAPPED = {"gb18030": {0xE7C7: 0x1E3F, 0x1E3F: 0xE7C7}}  # the server has the standard's second edition
 _NONE = "\ufffd"  # in the runs below: no character
 # Charsets of one byte: Python's codec, and runs of characters that the server has in other places.
 _SINGLES: dict[str, tuple[str, Mapping[int, str]]] = {
@@ -111,7 +112,16 @@ _TRAILS = (*range(0x40, 0x7F), *range(0x80, 0x9D))
 _NEC = "".join(bytes((0x87, t)).decode("cp932", "replace")[0] for t in _TRAILS)  # of cp932, in the same order
 # Charsets of several bytes: Python's codec, and the pairs and triples (without their 0x8F) that differ.
 _PAIRS: dict[str, tuple[str, Mapping[bytes, str], Mapping[bytes, str]]] = {
-    "big5": ("big5", {b"\xf9" + bytes((0xD6 + n,)): c for n, c in enumerate("碁銹裏墻恒粧嫺")}, {}),
+    "big5": (
+        "big5",
+        {
+            **{b"\xf9" + bytes((0xD6 + n,)): c for n, c in enumerate("碁銹裏墻恒粧嫺")},
+            **dict.fromkeys(
+                (b"\xa1\x5a", b"\xa1\xc3", b"\xa1\xc5", b"\xa1\xfe", b"\xa2\x40", b"\xa2\xcc", b"\xa2\xce"), _NONE
+            ),
+        },
+        {},
+    ),
     "cp932": ("cp932", {}, {}),
     "euckr": ("cp949", {}, {}),
     "gb2312": ("gb2312", {}, {}),
@@ -139,7 +149,7 @@ def decode_charset(buffer: Any, starts: Any, lengths: Any, charset: str) -> Deco
     if charset in _SINGLES or charset in _PAIRS:
         return _transcoded(buffer, starts, lengths, *_points(charset))
     if charset in _CODECS:
-        return _by_python(buffer, starts, lengths, _CODECS[charset])
+        return _by_python(buffer, starts, lengths, _CODECS[charset], _SWAPPED.get(charset))
     raise DataError(
         "data.schema_changed",
         f"text in the charset {charset} cannot be read",
@@ -172,14 +182,15 @@ def _transcoded(buffer: Any, starts: Any, lengths: Any, singles: Any, pairs: Any
     return column(pa.string(), marks, offsets, out[:size])
 
 
-def _by_python(buffer: Any, starts: Any, lengths: Any, codec: str) -> Decoded:
+def _by_python(buffer: Any, starts: Any, lengths: Any, codec: str, swapped: dict[int, int] | None) -> Decoded:
     bytes_ = memoryview(buffer)
     texts: list[str | None] = [None] * starts.size
     marks = np.where(lengths < 0, np.uint8(NULL), np.uint8(KEPT))
     for i, (start, length) in enumerate(zip(starts.tolist(), lengths.tolist(), strict=True)):
         if length >= 0:
             try:
-                texts[i] = str(bytes_[start : start + length], codec)
+                text = str(bytes_[start : start + length], codec)
+                texts[i] = text.translate(swapped) if swapped else text
             except UnicodeDecodeError:
                 marks[i] = UNKEPT
     bad = marks == UNKEPT
