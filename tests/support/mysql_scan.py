@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from headwater.backfill.plan import Plan, spans
 from headwater.backfill.scan import ScanJob, scan_span
-from headwater.decode.mysql.resultset import select_expression, text_expression
+from headwater.decode.mysql.resultset import select_expression, text_expression, to_lake
 from headwater.decode.mysql.types import lake_type
 from headwater.model import Column, Condition, ScanResult, Span
 from headwater.source.mysql.position import table_number
@@ -48,6 +48,11 @@ class Bench:
     def rows(self, result: ScanResult) -> list[dict[str, Any]]:
         tables = [pq.read_table(self.home / "base" / f.path) for f in result.files]
         return pa.concat_tables(tables).to_pylist() if tables else []
+
+    def lake(self, batch: pa.RecordBatch) -> list[dict[str, Any]]:
+        """A batch's rows as the lake would have them."""
+        rows: list[dict[str, Any]] = to_lake(batch, self.table.columns, self.table.key)[0].to_pylist()
+        return rows
 
     def scan_all(self, parts: Sequence[Span], **changes: Any) -> list[dict[str, Any]]:
         """The rows of all spans in order, resuming wherever a scan stopped."""

@@ -7,6 +7,7 @@ is taken first, and then whoever could be in between is waited for.
 from __future__ import annotations
 
 import json
+import random
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,7 +20,10 @@ from headwater.source.mysql.session import Endpoint, Session, is_mariadb
 
 POLL_S = 0.002
 POLL_MOST_S = 0.1
-FRESH_S = 5.0  # InnoDB shows its transactions from a cache that is renewed after a tenth of a second
+# InnoDB shows its transactions from a cache that is renewed when nobody has looked for a tenth of a second: many who
+# wait must not keep each other from seeing it renewed.
+LIST_POLL_S = (0.12, 0.4)
+FRESH_S = 10.0  # within which that list is surely renewed
 
 # The server's own list of transactions that wrote something. A session that sleeps is in no COMMIT; a transaction of no
 # session is prepared (XA), and is only in between while somebody commits it.
@@ -106,7 +110,7 @@ def wait_until_through(session: Session, low: Low, timeout_s: float) -> dict[str
     while left := between(session, low):
         if time.monotonic() >= deadline:
             return left
-        time.sleep(pause)
+        time.sleep(random.uniform(*LIST_POLL_S) if low.kind == "trx" else pause)
         pause = min(2 * pause, POLL_MOST_S)
     return {}
 
@@ -156,7 +160,7 @@ def _until(ask: Callable[[], frozenset[str] | None], endpoint: Endpoint) -> froz
                 "Turn on GTIDs (gtid_mode = ON), or stop what reads information_schema.innodb_trx all the time.",
                 Retry.AUTO,
             )
-        time.sleep(POLL_MOST_S)
+        time.sleep(random.uniform(*LIST_POLL_S))
     return found
 
 

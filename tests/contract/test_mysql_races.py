@@ -1,0 +1,260 @@
+"""Commits between the binlog and visibility, and commits around a read view: no scan and no cut takes them wrongly."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pymysql
+import pytest
+
+from headwater.backfill.scan import scan_span
+from headwater.backfill.span import WHOLE
+from headwater.demo.mariadb import EmbeddedMariaDB
+from headwater.errors import Retry, SourceError
+from headwater.source.mysql.position import Position
+from headwater.source.mysql.upstream import MysqlUpstream
+from support.mysql import EmbeddedMySQL, MyDatabase
+from support.mysql_scan import bench
+from support.wait import wait_for
+
+WRITERS = 4
+WAIT_S = 30.0
+
+
+@pytest.fixture(scope="module")
+def hanging_mysql(mysql: EmbeddedMySQL) -> Iterator[EmbeddedMySQL]:
+    """A server of its own whose commits can be made to wait for a replica that never comes."""
+    with EmbeddedMySQL({"binlog_rows_query_log_events": "ON"}) as server:
+        server.execute("INSTALL PLUGIN rpl_semi_sync_source SONAME 'semisync_source.so'")
+        for name, value in {"timeout": "600000", "wait_for_replica_count": "1", "wait_no_replica": "ON"}.items():
+            server.execute(f"SET GLOBAL rpl_semi_sync_source_{name} = {value}")
+        yield server
+
+
+@pytest.fixture(scope="module")
+def hanging_mariadb() -> Iterator[EmbeddedMariaDB]:
+    with EmbeddedMariaDB({"rpl_semi_sync_master_timeout": "600000"}) as server:
+        server.execute("SET GLOBAL rpl_semi_sync_master_wait_point = AFTER_SYNC")
+        yield server
+
+
+@contextmanager
+def hanging_commit(database: MyDatabase, statement: str) -> Iterator[Callable[[], None]]:
+    """A commit that is in the binlog and not visible; what this gives lets it go on, and so does the block's end."""
+    word = "master" if isinstance(database.server, EmbeddedMariaDB) else "source"
+
+    def commit() -> None:
+        with database.connect() as session, session.cursor() as cursor:
+            cursor.execute(statement)
+
+    thread = threading.Thread(target=commit)
+
+    def release() -> None:
+        database.execute(f"SET GLOBAL rpl_semi_sync_{word}_enabled = OFF")
+        thread.join(WAIT_S)
+        assert not thread.is_alive()
+
+    before = MysqlUpstream(database.options, database.server.password).position()
+    database.execute(f"SET GLOBAL rpl_semi_sync_{word}_enabled = ON")
+    try:
+        thread.start()
+        wait_for(lambda: any("semi-sync ACK" in (r[6] or "") for r in processes(database)), "the commit hangs", WAIT_S)
+        assert MysqlUpstream(database.options, database.server.password).position() != before
+        yield release
+    finally:
+        release()
+
+
+def processes(database: MyDatabase) -> list[tuple[Any, ...]]:
+    return database.execute("SHOW FULL PROCESSLIST")
+
+
+def fresh(server: Any, name: str) -> MyDatabase:
+    server.execute(f"DROP DATABASE IF EXISTS {name}", database="mysql")
+    server.execute(f"CREATE DATABASE {name}", database="mysql")
+    database = MyDatabase(server, name)
+    database.execute("CREATE TABLE t (id int PRIMARY KEY, v int)")
+    database.execute("INSERT INTO t VALUES (1, 1), (2, 2)")
+    return database
+
+
+def upstream_of(database: MyDatabase) -> MysqlUpstream:
+    return MysqlUpstream(database.options, database.server.password)
+
+
+@pytest.fixture(params=["ON", "OFF"], ids=["gtid", "no_gtid"])
+def gtid_mode(request: pytest.FixtureRequest, hanging_mysql: EmbeddedMySQL) -> Iterator[str]:
+    off = ["ON_PERMISSIVE", "OFF_PERMISSIVE", "OFF"]
+    if request.param == "OFF":
+        for mode in off:
+            hanging_mysql.execute(f"SET GLOBAL gtid_mode = {mode}")
+    yield request.param
+    if request.param == "OFF":
+        for mode in ["OFF_PERMISSIVE", "ON_PERMISSIVE", "ON"]:
+            hanging_mysql.execute(f"SET GLOBAL gtid_mode = {mode}")
+
+
+def test_a_commit_that_is_in_the_binlog_and_not_visible_is_waited_for(
+    gtid_mode: str, hanging_mysql: EmbeddedMySQL, tmp_path: Path
+) -> None:
+    database = fresh(hanging_mysql, "hidden")
+    upstream = upstream_of(database)
+    table = bench(database, tmp_path, "t")
+    with hanging_commit(database, "UPDATE t SET v = 20 WHERE id = 2") as release:
+        # What a watermark taken before the read would do: it lies behind the commit, which the read does not show.
+        watermark = upstream.position()
+        assert database.execute("SELECT v FROM t WHERE id = 2") == [(2,)]
+        with pytest.raises(SourceError) as e:
+            scan_span(table.job(WHOLE, lock_timeout_s=1.0))
+        assert (e.value.code, e.value.retry) == ("source.lock_timeout", Retry.AUTO)
+        assert "root@" in e.value.message and "semi-sync ACK" in e.value.message
+        releasing = threading.Timer(0.5, release)
+        releasing.start()
+        result = scan_span(table.job(WHOLE, lock_timeout_s=20.0))
+        releasing.join()
+    assert upstream.number(result.saw) >= upstream.number(watermark)
+    assert table.rows(result) == [{"id": 1, "v": 1}, {"id": 2, "v": 20}]
+
+
+def test_a_transaction_that_only_runs_is_not_waited_for(
+    gtid_mode: str, hanging_mysql: EmbeddedMySQL, tmp_path: Path
+) -> None:
+    database = fresh(hanging_mysql, "running")
+    table = bench(database, tmp_path, "t")
+    with database.connect() as other, other.cursor() as cursor:
+        cursor.execute("BEGIN")
+        cursor.execute("UPDATE t SET v = 10 WHERE id = 1")
+        result = scan_span(table.job(WHOLE, lock_timeout_s=2.0))
+        begins = Position.parse(upstream_of(database).position()).number
+        cursor.execute("COMMIT")
+    assert table.rows(result) == [{"id": 1, "v": 1}, {"id": 2, "v": 2}]
+    assert not upstream_of(database).sees(result.saw, np.array([begins], np.int64))[0]
+
+
+def test_mariadb_shows_where_the_visible_ends(hanging_mariadb: EmbeddedMariaDB, tmp_path: Path) -> None:
+    database = fresh(hanging_mariadb, "hidden")
+    upstream = upstream_of(database)
+    table = bench(database, tmp_path, "t")
+    begins = upstream.number(upstream.position())
+    with hanging_commit(database, "UPDATE t SET v = 20 WHERE id = 2"):
+        assert upstream.number(upstream.position()) > begins
+        result = scan_span(table.job(WHOLE, lock_timeout_s=5.0))
+        with table.reach.cut(lambda _: None) as cut:
+            assert upstream.number(cut.position) <= begins
+    assert table.rows(result) == [{"id": 1, "v": 1}, {"id": 2, "v": 2}]
+    assert not upstream.sees(result.saw, np.array([begins], np.int64))[0], "the change counts when the log brings it"
+
+
+def test_a_table_is_planned_once_every_commit_before_it_was_followed_is_visible(
+    gtid_mode: str, hanging_mysql: EmbeddedMySQL
+) -> None:
+    assert_begin_waits(fresh(hanging_mysql, "followed"))
+
+
+def test_mariadb_too_waits_before_a_table_is_planned(hanging_mariadb: EmbeddedMariaDB) -> None:
+    assert_begin_waits(fresh(hanging_mariadb, "followed"))
+
+
+def assert_begin_waits(database: MyDatabase) -> None:
+    upstream = upstream_of(database)
+    assert upstream.older(upstream.publish(database.name, "t")) == []
+    with hanging_commit(database, "UPDATE t SET v = 20 WHERE id = 2") as release:
+        ticket = upstream.publish(database.name, "t")
+        assert len(upstream.older(ticket)) == 1
+        assert len(upstream.older(ticket)) == 1, "it may be asked again"
+        release()
+        wait_for(lambda: upstream.older(ticket) == [], "it is visible", WAIT_S)  # InnoDB lists it a moment longer
+
+
+def test_no_cut_is_made_while_a_commit_hangs(
+    gtid_mode: str, hanging_mysql: EmbeddedMySQL, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headwater.source.mysql.cut.CALM_S", 1.5)
+    database = fresh(hanging_mysql, "cut")
+    table = bench(database, tmp_path, "t")
+    heard: list[str] = []
+    with hanging_commit(database, "UPDATE t SET v = 20 WHERE id = 2") as release:
+        with pytest.raises(SourceError) as e, table.reach.cut(heard.append):
+            raise AssertionError("a cut that is none")
+        assert e.value.retry is Retry.AUTO and heard
+        release()
+        with table.reach.cut(heard.append) as cut, cut.scan(table.table) as scan:
+            assert scan is not None and sum(b.num_rows for b in scan.batches(WHOLE)) == 2
+
+
+@contextmanager
+def writers(database: MyDatabase) -> Iterator[None]:
+    """Sessions that insert one row per commit, with gaps of their own, as fast as they can."""
+    stop = threading.Event()
+    failures: list[BaseException] = []
+
+    def write(first: int) -> None:
+        try:
+            with database.connect() as session, session.cursor() as cursor:
+                number = first
+                while not stop.is_set():
+                    cursor.execute(f"INSERT INTO t VALUES ({number}, {first})")
+                    number += WRITERS
+        except BaseException as e:
+            failures.append(e)
+
+    threads = [threading.Thread(target=write, args=(100 + i,)) for i in range(WRITERS)]
+    for thread in threads:
+        thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join(WAIT_S)
+        assert not failures
+
+
+def commits(database: MyDatabase, since: Position) -> dict[int, int]:
+    """Per inserted row the place in the binlog at which its transaction ends, out of the server's own listing."""
+    ends: dict[int, int] = {}
+    open: list[int] = []
+    with database.connect(cursorclass=pymysql.cursors.SSCursor) as session, session.cursor() as cursor:
+        cursor.execute(f"SHOW BINLOG EVENTS IN '{since.name}' FROM {since.offset}")
+        for _, _, kind, _, end, info in cursor:
+            if found := re.search(r"INSERT INTO t VALUES \((\d+),", info or ""):
+                open.append(int(found[1]))
+            elif kind == "Xid":
+                ends |= dict.fromkeys(open, Position.of(since.name, end).number)
+                open = []
+    return ends
+
+
+@pytest.mark.parametrize("flavour", ["mariadb", "mysql"])
+def test_scans_and_cuts_agree_with_the_binlog_while_others_commit(
+    flavour: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    server = request.getfixturevalue(f"hanging_{flavour}")
+    database = fresh(server, "busy")
+    table = bench(database, tmp_path, "t")
+    database.execute("FLUSH BINARY LOGS")
+    since = Position.parse(upstream_of(database).position())
+    scans, cuts = [], []
+    with writers(database):
+        wait_for(lambda: database.execute("SELECT count(*) FROM t")[0][0] > 20, "writers write", WAIT_S)
+        for _ in range(8):
+            result = scan_span(table.job(WHOLE))
+            scans.append((result, {r["id"] for r in table.rows(result)}))
+            with table.reach.cut(lambda _: None) as cut, cut.scan(table.table) as scan:
+                assert scan is not None
+                rows = [r["id"] for b in scan.batches(WHOLE) for r in table.lake(b)]
+                cuts.append((cut.position, set(rows)))
+    ends = commits(database, since)
+    number = upstream_of(database).number
+    for result, found in scans:
+        assert {row for row, end in ends.items() if end <= number(result.saw)} <= found
+        assert all(ends[row] <= number(result.high) for row in found if row in ends)
+    for position, found in cuts:
+        assert {row for row, end in ends.items() if end <= number(position)} == {row for row in found if row in ends}
+    assert len({position for position, _ in cuts}) > 1
