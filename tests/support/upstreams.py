@@ -181,11 +181,11 @@ class Mysql(Upstream):
     errors = (pymysql.Error, OSError)
     rewrite = ("SET lock_wait_timeout = 20", "ALTER TABLE parts TRUNCATE PARTITION mid")
     server_class: ClassVar[type[EmbeddedServer]] = EmbeddedMySQL
+    reset_log: ClassVar[str] = "RESET BINARY LOGS AND GTIDS"
     bytewise = "utf8mb4_0900_bin"
     uuid_type = "binary(16)"
     moods: ClassVar[tuple[str, ...]] = (
         "SET SESSION binlog_transaction_compression = ON",
-        "SET SESSION binlog_row_value_options = PARTIAL_JSON",
         "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
     )
 
@@ -264,6 +264,7 @@ class MariaDB(Mysql):
     fixture = "mariadb_database"
     can = Can()
     server_class = EmbeddedMariaDB
+    reset_log: ClassVar[str] = "RESET MASTER"
     bytewise = "utf8mb4_nopad_bin"
     uuid_type = "uuid"
     moods: ClassVar[tuple[str, ...]] = ("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",)
