@@ -11,7 +11,9 @@ from pyspark.sql import SparkSession
 import headwater
 from headwater.engine.results import TableStatus
 from headwater.errors import DefinitionError, HeadwaterError
+from support import upstreams
 from support.lake import assert_equal, definitions
+from support.upstreams import Upstream
 from support.wait import wait_for
 
 
@@ -19,19 +21,27 @@ def table(hw: Any, name: str) -> TableStatus:
     return next(t for t in hw.status().tables if t.name == name)
 
 
-def test_one_failing_table_does_not_stop_another_and_is_mended_by_its_hint(
-    database: Any, spark: SparkSession, tmp_path: Path
-) -> None:
+def two_tables(upstream: Upstream, hw: Any) -> None:
+    """`good` and `bad`, live in the lake."""
     for name in ("good", "bad"):
-        database.execute(f"CREATE TABLE {name} (id int PRIMARY KEY, v text)")
-        database.execute(f"INSERT INTO {name} SELECT i, i::text FROM generate_series(1, 200) i")
+        upstream.execute(f"CREATE TABLE {name} (id int PRIMARY KEY, v text)")
+        upstream.fill(name, 200, "i, concat(i, '')")
+    hw.sql(upstream.definitions(["good", "bad"]))
+    wait_for(lambda: all(t.state == "live" for t in hw.status().tables), "both tables are live")
+
+
+@pytest.mark.parametrize("kind", upstreams.EVERY, ids=lambda k: k.name)
+def test_one_failing_table_does_not_stop_another_and_is_mended_by_its_hint(
+    kind: type[Upstream], request: pytest.FixtureRequest, spark: SparkSession, tmp_path: Path
+) -> None:
+    upstream = upstreams.fresh(request, kind)
     with headwater.open(tmp_path / "home", spark=spark) as hw, hw.running():
-        hw.sql(definitions(database, ["good", "bad"]))
-        wait_for(lambda: all(t.state == "live" for t in hw.status().tables), "both tables are live")
-        database.execute("ALTER TABLE bad ALTER COLUMN v TYPE text USING v || '!'")
+        two_tables(upstream, hw)
+        for statement in upstream.shout:
+            upstream.execute(statement.format("bad"))
         wait_for(lambda: table(hw, "bad").state == "failed", "the rewritten table has stopped", 60.0)
         assert table(hw, "bad").hint == "RESYNC TABLE bad reads it anew."
-        database.execute("INSERT INTO good VALUES (1000, 'fresh')")
+        upstream.execute("INSERT INTO good VALUES (1000, 'fresh')")
         query = "SELECT v FROM good WHERE id = 1000"
         wait_for(lambda: hw.sql(query)[0].rows.to_pylist() == [{"v": "fresh"}], "the other table goes on")
         assert_equal(hw.verify("good"))
@@ -41,17 +51,16 @@ def test_one_failing_table_does_not_stop_another_and_is_mended_by_its_hint(
         assert hw.sql("SELECT v FROM bad WHERE id = 1")[0].rows.to_pylist() == [{"v": "1!"}]
 
 
+@pytest.mark.parametrize("kind", [upstreams.Postgres, upstreams.MariaDB], ids=lambda k: k.name)
 def test_a_table_whose_type_changed_stays_as_it_was_and_no_other_stops(
-    database: Any, spark: SparkSession, tmp_path: Path
+    kind: type[Upstream], request: pytest.FixtureRequest, spark: SparkSession, tmp_path: Path
 ) -> None:
-    for name in ("good", "bad"):
-        database.execute(f"CREATE TABLE {name} (id int PRIMARY KEY, v text)")
-        database.execute(f"INSERT INTO {name} SELECT i, i::text FROM generate_series(1, 200) i")
+    upstream = upstreams.fresh(request, kind)
     with headwater.open(tmp_path / "home", spark=spark) as hw, hw.running():
-        hw.sql(definitions(database, ["good", "bad"]))
-        wait_for(lambda: all(t.state == "live" for t in hw.status().tables), "both tables are live")
-        database.execute("ALTER TABLE bad ALTER COLUMN v TYPE bytea USING v::bytea")
-        database.execute("UPDATE bad SET v = 'x' WHERE id = 1; INSERT INTO good VALUES (1000, 'fresh')")
+        two_tables(upstream, hw)
+        upstream.execute(upstream.retype.format("bad"))
+        upstream.execute("UPDATE bad SET v = 'x' WHERE id = 1")
+        upstream.execute("INSERT INTO good VALUES (1000, 'fresh')")
         query = "SELECT v FROM good WHERE id = 1000"
         wait_for(lambda: hw.sql(query)[0].rows.to_pylist() == [{"v": "fresh"}], "the other table goes on", 60.0)
         wait_for(lambda: table(hw, "bad").state == "failed", "the changed table has stopped", 60.0)

@@ -2,7 +2,7 @@
 
     with MariaDB.serve() as upstream:            # a server of its own, which may be crashed
         upstream.create_schema(rows=300, seed=7)
-        with upstream.writer(seed=7):
+        with upstream.writer(seed=7, rate=40):
             lake = Lake(path, upstream.definitions(upstream.tables))
 
 A suite asks for what a kind declares (`can`), never for its name.
@@ -14,8 +14,7 @@ import contextlib
 import os
 import random
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
 from types import SimpleNamespace
 from typing import Any, ClassVar, Self
 
@@ -25,95 +24,13 @@ import pytest
 
 from headwater.demo.embedded import EmbeddedPostgres
 from headwater.demo.mariadb import EmbeddedMariaDB, EmbeddedServer
-from support import lake, writer, writer_mysql
+from support import writer, writer_mysql
 from support.mysql import EmbeddedMySQL, MyDatabase
+from support.upstream import Can, Upstream
 from support.wait import wait_for
-from support.writing import SESSIONS, Dialect, RandomWriter, Shape
+from support.writing import Dialect, Shape
 
 NO_XID = 1397
-
-
-@dataclass(frozen=True)
-class Can:
-    """What a kind of database can do, as far as a suite must know."""
-
-    forget_commits: bool = False  # a crash undoes commits that others have seen already
-    keep_log: bool = False  # keeps its log until we have read it
-    keep_prepared: bool = False  # after a crash, log and tables agree on what was prepared
-
-
-class Upstream:
-    """A fresh database of some kind."""
-
-    name: ClassVar[str]
-    type: ClassVar[str]
-    connection: ClassVar[str]  # its name in definitions
-    shared: ClassVar[str]  # fixture of tests/conftest.py: the server that tests share
-    fixture: ClassVar[str]  # fixture of tests/conftest.py: a fresh database on it
-    can: ClassVar[Can]
-    errors: ClassVar[tuple[type[Exception], ...]]  # what its driver raises
-    tables: ClassVar[tuple[str, ...]] = writer.TABLES
-    rewrite: ClassVar[tuple[str, ...]]  # statements after which `parts` must be resynced
-    held: ClassVar[tuple[str, ...]] = (
-        "UPDATE ints SET n = 7 WHERE id < 5",
-        "INSERT INTO whole VALUES (1000000, 1, 'long')",
-    )
-
-    def __init__(self, database: Any) -> None:
-        self.database = database
-        self.server = database.server
-
-    @classmethod
-    def serve(cls, settings: Mapping[str, str] | None = None) -> contextlib.AbstractContextManager[Self]:
-        """A database on a server of its own."""
-        raise NotImplementedError
-
-    @property
-    def dialect(self) -> Dialect:
-        raise NotImplementedError
-
-    def definitions(self, tables: Sequence[str]) -> str:
-        """A connection and its tables, as a user writes them."""
-        return lake.definitions(self.database, tables, connection=self.connection, type=self.type)
-
-    def create_schema(self, *, rows: int, seed: int) -> None:
-        """The random writer's tables, with up to `rows` rows each."""
-        raise NotImplementedError
-
-    def writer(self, seed: int, rate: float, *, sessions: int = SESSIONS, crashes: bool = False) -> RandomWriter:
-        """The random writer on all tables; `crashes` says that the server will be killed."""
-        two_phase = self.can.keep_prepared or not crashes
-        return RandomWriter(self.dialect, seed, self.tables, rate, sessions=sessions, two_phase=two_phase)
-
-    def execute(self, statement: str) -> list[tuple[Any, ...]]:
-        found: list[tuple[Any, ...]] = self.database.execute(statement)
-        return found
-
-    @contextlib.contextmanager
-    def session(self) -> Iterator[Callable[[str], object]]:
-        """Runs statements one after the other in one session."""
-        raise NotImplementedError
-
-    def fill(self, table: str, rows: int, values: str) -> None:
-        """Inserts rows; `values` are expressions over `i`, which counts from 1."""
-        self.execute(f"INSERT INTO {table} SELECT {values} FROM {self.numbers(rows)}")
-
-    def numbers(self, rows: int) -> str:
-        """A table of the numbers `i` from 1 on."""
-        raise NotImplementedError
-
-    def truncate(self, *tables: str) -> None:
-        raise NotImplementedError
-
-    def hold(self, wait: Callable[[], object], *, commit: bool, prepare: bool) -> None:
-        """A transaction that stays open, or prepared, while somebody waits."""
-        raise NotImplementedError
-
-    def crash(self) -> None:
-        self.server.crash()
-
-    def start(self) -> None:
-        self.server.start()
 
 
 class Postgres(Upstream):
@@ -122,13 +39,15 @@ class Postgres(Upstream):
     connection = "pg"
     shared = "pg"
     fixture = "database"
-    can = Can(forget_commits=True, keep_log=True, keep_prepared=True)
+    can = Can(keep_prepared=True)
     errors = (psycopg.Error,)
     rewrite = (
         "SET lock_timeout = '20s'",
         "ALTER TABLE parts ADD COLUMN extra int DEFAULT (random() * 100)::int",
         "ALTER TABLE parts DROP COLUMN extra",
     )
+    shout = ("ALTER TABLE {0} ALTER COLUMN v TYPE text USING v || '!'",)
+    retype = "ALTER TABLE {0} ALTER COLUMN v TYPE bytea USING v::bytea"
 
     @classmethod
     @contextlib.contextmanager
@@ -139,6 +58,10 @@ class Postgres(Upstream):
                     server=server, name="own", dsn=server.dsn(), connect=server.connect, execute=server.execute
                 )
             )
+
+    @property
+    def schema(self) -> str:
+        return "public"
 
     @property
     def dialect(self) -> Dialect:
@@ -180,6 +103,12 @@ class Mysql(Upstream):
     can = Can(keep_prepared=True)
     errors = (pymysql.Error, OSError)
     rewrite = ("SET lock_wait_timeout = 20", "ALTER TABLE parts TRUNCATE PARTITION mid")
+    shout = (  # as online schema changes do it
+        "CREATE TABLE {0}_new LIKE {0}",
+        "INSERT INTO {0}_new SELECT id, CONCAT(v, '!') FROM {0}",
+        "RENAME TABLE {0} TO {0}_old, {0}_new TO {0}",
+    )
+    retype = "ALTER TABLE {0} MODIFY v blob"
     server_class: ClassVar[type[EmbeddedServer]] = EmbeddedMySQL
     reset_log: ClassVar[str] = "RESET BINARY LOGS AND GTIDS"
     bytewise = "utf8mb4_0900_bin"
@@ -198,6 +127,10 @@ class Mysql(Upstream):
     @staticmethod
     def uuid_value(value: uuid.UUID) -> Any:
         return value.bytes
+
+    @property
+    def schema(self) -> str:
+        return str(self.database.name)
 
     @property
     def shapes(self) -> dict[str, Shape]:
