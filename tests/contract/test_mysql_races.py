@@ -17,7 +17,9 @@ from headwater.backfill.scan import scan_span
 from headwater.backfill.span import WHOLE
 from headwater.demo.mariadb import EmbeddedMariaDB
 from headwater.errors import Retry, SourceError
+from headwater.source.mysql.gtid import MysqlGtids
 from headwater.source.mysql.position import Position
+from headwater.source.mysql.reach import MysqlReach
 from headwater.source.mysql.upstream import MysqlUpstream
 from support.mysql import EmbeddedMySQL, MyDatabase
 from support.mysql_scan import bench
@@ -69,6 +71,19 @@ def hanging_commit(database: MyDatabase, statement: str) -> Iterator[Callable[[]
         yield release
     finally:
         release()
+
+
+def gtids_of(database: MyDatabase, place: Position) -> MysqlGtids:
+    """The transactions up to a place, out of the server's own listing of that file."""
+    found = MysqlGtids()
+    with database.connect() as session, session.cursor() as cursor:
+        cursor.execute(f"SHOW BINLOG EVENTS IN '{place.name}'")
+        for _, at, kind, _, _, info in cursor.fetchall():
+            if kind == "Previous_gtids":
+                found = MysqlGtids.parse(info)
+            elif kind.startswith("Gtid") and at < place.offset:
+                found = found.union(MysqlGtids.parse(re.findall(r"'(.*)'", info)[0]))
+    return found
 
 
 def processes(database: MyDatabase) -> list[tuple[Any, ...]]:
@@ -229,6 +244,44 @@ def commits(database: MyDatabase, since: Position) -> dict[int, int]:
                 ends |= dict.fromkeys(open, Position.of(since.name, end).number)
                 open = []
     return ends
+
+
+def test_a_changelog_starts_with_exactly_the_transactions_before_it(hanging_mysql: EmbeddedMySQL) -> None:
+    """A failover would send again what is missing from the set, and never what is too much in it."""
+    database = fresh(hanging_mysql, "started")
+    database.execute("FLUSH BINARY LOGS")
+    upstream = upstream_of(database)
+    with writers(database):
+        started = [Position.parse(upstream.prepare(lambda _: None).position) for _ in range(10)]
+    assert len({p.number for p in started}) > 1
+    for place in started:
+        assert place.gtids == str(gtids_of(database, place))
+
+
+def test_mariadb_starts_a_changelog_with_the_last_transaction_before_it(hanging_mariadb: EmbeddedMariaDB) -> None:
+    database = fresh(hanging_mariadb, "started")
+    upstream = upstream_of(database)
+    place = Position.parse(upstream.prepare(lambda _: None).position)
+    assert place.gtids == database.execute("SELECT @@global.gtid_binlog_pos")[0][0]
+    assert str(place).startswith(upstream.position())
+
+
+def test_a_cut_under_a_lock_is_exact_too(
+    hanging_mysql: EmbeddedMySQL, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headwater.source.mysql.cut.CALM_S", 0.0)  # as on a server that never stands still
+    database = fresh(hanging_mysql, "locked")
+    table = bench(database, tmp_path, "t")
+    reach = MysqlReach(database.endpoint, may_lock=True)
+    database.execute("FLUSH BINARY LOGS")
+    since = Position.parse(upstream_of(database).position())
+    with writers(database):
+        wait_for(lambda: database.execute("SELECT count(*) FROM t")[0][0] > 20, "writers write", WAIT_S)
+        with reach.cut(lambda _: None) as cut, cut.scan(table.table) as scan:
+            assert scan is not None
+            found = {r["id"] for b in scan.batches(WHOLE) for r in table.lake(b)}
+    ends = commits(database, since)
+    assert {row for row, end in ends.items() if end <= upstream_of(database).number(cut.position)} == found - {1, 2}
 
 
 @pytest.mark.parametrize("flavour", ["mariadb", "mysql"])

@@ -6,20 +6,23 @@ taken: what lies behind it will be kept, and what lies before it must be visible
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
+import re
+from dataclasses import replace
 
 from headwater.errors import Retry, SourceError
-from headwater.source.mysql.ask import query
-from headwater.source.mysql.low import Low, between, binlog_end, owned, snapshot_place, take_low, words
+from headwater.source.mysql.ask import query, records
+from headwater.source.mysql.gtid import MysqlGtids
+from headwater.source.mysql.low import Low, between, binlog_end, snapshot_place, take_low, wait_until_through, words
 from headwater.source.mysql.position import Position
-from headwater.source.mysql.session import Endpoint, Session, is_mariadb
+from headwater.source.mysql.session import Endpoint, Session, is_mariadb, quote_literal
 
-START_S = 60.0  # a server that commits without a pause is asked so long for a moment at which nobody is between
+START_S = 60.0  # a commit may be between the binlog and visibility for so long before a start gives up
+TRIES = 10  # the binlog may go on in another file meanwhile
+GTID = r"GTID_NEXT\s*=\s*'([^']+)'"
 VIEW = "START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY"
 
 
-def start(session: Session, shift: int, on_wait: Callable[[str], None]) -> Position:
+def start(endpoint: Endpoint, session: Session, shift: int) -> Position:
     """A place for a new changelog, with exactly the transactions up to it, if the server numbers them."""
     if is_mariadb(session):
         query(session, VIEW)
@@ -29,29 +32,47 @@ def start(session: Session, shift: int, on_wait: Callable[[str], None]) -> Posit
         return Position.of(place.name, place.offset, shift, gtids or "")
     if query(session, "SELECT @@global.gtid_mode")[0][0] != "ON":
         return binlog_end(session, shift)
-    return _numbered(session, shift, on_wait)
+    return _numbered(endpoint, session, shift)
 
 
-def _numbered(session: Session, shift: int, on_wait: Callable[[str], None]) -> Position:
-    """MySQL shows the transactions that are visible, not those in its binlog: they agree while nobody is between."""
-    deadline = time.monotonic() + START_S
-    told = time.monotonic()
-    while True:
-        before = binlog_end(session, shift)
-        waiting = owned(session)
-        after = binlog_end(session, shift, gtids=True)
-        if not waiting and before.number == after.number and before.number == binlog_end(session, shift).number:
-            return after
-        if time.monotonic() > deadline:
-            raise SourceError(
-                "source.failed",
-                f"the server committed for {START_S:.0f} s without a pause: {'; '.join(words(session, waiting))}",
-                "Wait; it is tried again.",
-                Retry.AUTO,
-            )
-        if waiting and time.monotonic() - told > 1:
-            told = time.monotonic()
-            on_wait("; ".join(words(session, waiting)))
+def _numbered(endpoint: Endpoint, session: Session, shift: int) -> Position:
+    """A place with its transactions. MySQL shows those that are visible, which are not those in the binlog: what was
+    between is waited for, and what came behind the place is taken off again."""
+    for _ in range(TRIES):
+        low = take_low(endpoint, session, shift)
+        left = wait_until_through(session, low, START_S)
+        if left:
+            break
+        ((executed,),) = query(session, "SELECT @@global.gtid_executed")
+        end = binlog_end(session, shift)
+        if end.file == low.position.file:
+            later = _behind(session, low.position)
+            return replace(low.position, gtids=str(without(MysqlGtids.parse(executed), later)))
+    raise SourceError(
+        "source.lock_timeout",
+        f"{endpoint.place} has no place to start at: {'; '.join(words(session, left)) or 'its binlog went on and on'}",
+        "Wait; it is tried again.",
+        Retry.AUTO,
+    )
+
+
+def _behind(session: Session, place: Position) -> MysqlGtids:
+    """The transactions that the binlog's file has behind a place."""
+    found = records(session, f"SHOW BINLOG EVENTS IN {quote_literal(place.name)} FROM {place.offset}")
+    named = (re.search(GTID, r["info"]) for r in found if r["event_type"].startswith("Gtid"))
+    return MysqlGtids.parse(",".join(m[1] for m in named if m))
+
+
+def without(all: MysqlGtids, some: MysqlGtids) -> MysqlGtids:
+    """A set without some of its transactions."""
+    left: dict[bytes, tuple[tuple[int, int], ...]] = {}
+    for source, intervals in all.intervals.items():
+        for first, last in some.intervals.get(source, ()):
+            parts = [((lo, min(hi, first - 1)), (max(lo, last + 1), hi)) for lo, hi in intervals]
+            intervals = tuple((lo, hi) for pair in parts for lo, hi in pair if lo <= hi)
+        if intervals:
+            left[source] = intervals
+    return MysqlGtids(left)
 
 
 def ticket(endpoint: Endpoint, session: Session, shift: int) -> str:

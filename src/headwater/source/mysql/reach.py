@@ -18,6 +18,7 @@ class MysqlReach:
 
     endpoint: Endpoint
     shift: int = 0  # of the positions of cuts
+    may_lock: bool = False  # every commit, for a moment, where MySQL never stands still for a cut
 
     def open_scan(self, table: ScanTable, *, lock_timeout_s: float, batch_bytes: int, hooks: Hooks) -> Scan:
         return MysqlScan(self.endpoint, table, lock_timeout_s=lock_timeout_s, batch_bytes=batch_bytes, hooks=hooks)
@@ -29,4 +30,4 @@ class MysqlReach:
         return MysqlKeyWalk(self.endpoint, table)
 
     def cut(self, on_wait: OnWait) -> AbstractContextManager[UpstreamCut]:
-        return upstream_cut(self.endpoint, on_wait, self.shift)
+        return upstream_cut(self.endpoint, on_wait, self.shift, may_lock=self.may_lock)

@@ -10,8 +10,9 @@ from typing import Self
 import pyarrow as pa
 import pymysql
 
+from headwater.errors import DataError
 from headwater.model import Bound, Span
-from headwater.source.mysql.ask import query
+from headwater.source.mysql.ask import qualified, query
 from headwater.source.mysql.keyset import condition, order
 from headwater.source.mysql.low import binlog_end, prove_low
 from headwater.source.mysql.rows import RowStream, texts_of
@@ -91,11 +92,10 @@ class MysqlScan:
         try:
             life = expect_server(self._session, table.identity)
             shift = int(table.identity.get("shift", "0"))
-            at = describe(self._session, table)
             settle(self._session, lock_timeout_s)
             low = prove_low(endpoint, self._session, shift, lock_timeout_s)
             hooks("scan.before_snapshot")
-            begin(self._session, at)
+            at = begin(self._session, table)
             # Whatever the read view shows is in the binlog by now.
             high = binlog_end(self._session, shift)
             self.seen = Seen(str(low), str(high), life)
@@ -160,8 +160,14 @@ def settle(session: Session, lock_timeout_s: float) -> None:
     query(session, f"SET SESSION lock_wait_timeout = {seconds}, character_set_results = NULL")
 
 
-def begin(session: Session, at: Table) -> None:
-    """Opens the transaction, locks the table, and then takes the read view: the first row that is asked for."""
+def begin(session: Session, table: ScanTable) -> Table:
+    """Opens the transaction, locks the table as it is now, and then takes the read view: the first row asked for."""
     query(session, "START TRANSACTION READ ONLY")
-    query(session, f"SELECT 1 FROM {at.source} LIMIT 0")
+    try:
+        query(session, f"SELECT 1 FROM {qualified(table.schema, table.name)} LIMIT 0")
+    except DataError:
+        describe(session, table)  # which knows what became of it
+        raise
+    at = describe(session, table)
     query(session, f"SELECT 1 FROM {at.source} LIMIT 1")
+    return at
