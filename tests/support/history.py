@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from random import Random
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -229,6 +229,7 @@ def run(model: Model, steps: Sequence[tuple[object, ...]], spans: Sequence[Span]
 
 
 Judge = Callable[[Layout, tuple[Column, ...], list[Change]], list[bool]]
+Sees = Callable[[str, Any], Any]  # `Upstream.sees` of some kind
 
 
 def key_table(columns: Sequence[Column], keys: Sequence[Key]) -> pa.Table:
@@ -237,15 +238,24 @@ def key_table(columns: Sequence[Column], keys: Sequence[Key]) -> pa.Table:
     return pa.table(arrays, names=[c.name for c in columns])
 
 
-def by_the_rule(layout: Layout, columns: tuple[Column, ...], changes: list[Change]) -> list[bool]:
-    """Which of the changes count, TRUNCATEs left out."""
-    keys = key_table(columns, [c.key for c in changes if c.key is not None])
-    index, txn = (np.array([getattr(c, n) for c in changes], np.int64) for n in ("index", "txn"))
-    return counts(layout, columns, keys, index, txn, sees).tolist()
+def by_rule(sees: Sees) -> Judge:
+    """The judge of a kind of upstream: which of the changes count, TRUNCATEs left out."""
+
+    def judge(layout: Layout, columns: tuple[Column, ...], changes: list[Change]) -> list[bool]:
+        keys = key_table(columns, [c.key for c in changes if c.key is not None])
+        index, txn = (np.array([getattr(c, n) for c in changes], np.int64) for n in ("index", "txn"))
+        return counts(layout, columns, keys, index, txn, sees).tolist()
+
+    return judge
 
 
 def read(
-    layout: Layout, columns: tuple[Column, ...], base: dict[Key, int], log: list[Change], judge: Judge = by_the_rule
+    layout: Layout,
+    columns: tuple[Column, ...],
+    base: dict[Key, int],
+    log: list[Change],
+    judge: Judge | None = None,
+    sees: Sees = sees,
 ) -> dict[Key, int]:
     """A relation as its readers get it: base rows of covered spans, overlaid by the last counted change of each key."""
     spans = [s.span for s in layout.spans]
@@ -256,7 +266,7 @@ def read(
     emptied = truncated(layout, [(c.index, c.txn) for c in log if c.op is Op.TRUNCATE], sees)
     rows = {k: v for (k, v), p in zip(base.items(), places(list(base)), strict=True) if p >= 0 and not emptied[p]}
     changes = [c for c in log if c.op is not Op.TRUNCATE]
-    counted = judge(layout, columns, changes)
+    counted = (judge or by_rule(sees))(layout, columns, changes)
     for change, counts_, p in zip(changes, counted, places([c.key for c in changes if c.key]), strict=True):
         if counts_ and change.index > emptied[p]:
             assert change.key is not None
