@@ -7,12 +7,13 @@ import os
 import threading
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 
 from pyspark.sql import SparkSession
 
 from headwater import config
-from headwater.engine import crash, epoch, pulse, spark
+from headwater.engine import crash, epoch, journal, pulse, spark
 from headwater.engine.backfill import Backfill
 from headwater.engine.clean import Cleaner, clean_start
 from headwater.engine.committer import Committer
@@ -69,10 +70,12 @@ class Server:
         self._dropped: set[int] = set()
         self._pulse = Pulse(home)
         self._loops: list[_Loop] = []
+        self._journal = ExitStack()
 
     def start(self) -> None:
         """Takes the home, brings interrupted commits to their end, starts captures, then Spark, then the rest."""
         left_over = self._lock.take()
+        self._journal.enter_context(journal.kept(self.home.path))
         wait_until_gone(left_over)
         with self.home.meta.write() as c:
             held = lease.take(c, "server", f"{os.uname().nodename}:{os.getpid()}", force=True)
@@ -124,6 +127,7 @@ class Server:
         if self._held is not None:
             with self.home.meta.write() as c:
                 lease.release(c, self._held)
+        self._journal.close()
         self._lock.release()
 
     def session(self) -> SparkSession:

@@ -1,0 +1,30 @@
+"""The server's own log: a line for what it did, in the home, never on the terminal."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from logging.handlers import RotatingFileHandler
+from pathlib import Path
+
+BYTES = 10 << 20
+OLD_FILES = 2
+
+
+@contextmanager
+def kept(home: Path) -> Iterator[None]:
+    """Our loggers write to `logs/server.log` of the home until the block ends."""
+    folder = home / "logs"
+    folder.mkdir(parents=True, exist_ok=True)
+    handler = RotatingFileHandler(folder / "server.log", maxBytes=BYTES, backupCount=OLD_FILES, encoding="utf-8")
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
+    logger, level = logging.getLogger("headwater"), logging.getLogger("headwater").level
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)
+        handler.close()
