@@ -8,11 +8,12 @@ import threading
 from dataclasses import dataclass
 from typing import Any, Self
 
+from headwater.source.mysql import server
 from headwater.source.mysql.position import Position, table_number
 from support.binlog import Reader
 from support.captured import Definition
 from support.mysql import MyDatabase
-from support.writer_mysql import MysqlSession, numbers
+from support.writer_mysql import MysqlSession, numbers, said
 from support.writing import Gone, Refused, Taken
 
 TABLES = ("item", "other")
@@ -72,11 +73,9 @@ class Upstream:
 
 def log_end(database: MyDatabase) -> Position:
     """Where the server's log ends now."""
-    for statement in ("SHOW BINARY LOG STATUS", "SHOW MASTER STATUS"):
-        with contextlib.suppress(Exception):
-            name, offset, *_ = database.execute(statement)[0]
-            return Position.of(name, int(offset))
-    raise AssertionError("the server says nothing of its log")
+    with database.endpoint.connect() as session:
+        name, offset = server.log_end(session)
+    return Position.of(name, offset)
 
 
 class Writers:
@@ -112,7 +111,7 @@ class Writers:
         r = random.Random(seed)
         while not self._stop.is_set():
             try:
-                with self._database.connect() as connection:
+                with said(), self._database.connect() as connection:
                     session = MysqlSession(connection, f"capture {seed} {r.randrange(1 << 30)}")
                     session.execute("SET lock_wait_timeout = 1, innodb_lock_wait_timeout = 2")
                     for mood in self._moods:
@@ -122,12 +121,7 @@ class Writers:
                         self._transaction(session, r)
             except Gone:
                 self._stop.wait(0.1)  # the server is being crashed
-            except OSError:
-                self._stop.wait(0.1)
             except BaseException as e:
-                if e.args and e.args[0] in (2003, 2006, 2013):
-                    self._stop.wait(0.1)
-                    continue
                 self.failures.append(e)
                 return
 

@@ -163,7 +163,7 @@ def now(database: MyDatabase) -> str:
     """Where a connection that begins now begins."""
     session = database.endpoint.connect()
     try:
-        return str(start(session, 0, lambda _: None))
+        return str(start(database.endpoint, session, 0))
     finally:
         session.close()
 

@@ -209,11 +209,20 @@ class MariaDB(Mysql):
 
 EVERY: tuple[type[Upstream], ...] = (Postgres, MariaDB, Mysql)
 FAMILY: tuple[type[Mysql], ...] = (MariaDB, Mysql)
+ONE_OF = pytest.mark.parametrize("kinds", [(Postgres,), FAMILY], ids=["postgres", "mysql or mariadb"])
 
 
 def fresh(request: pytest.FixtureRequest, kind: type[Upstream]) -> Upstream:
     """A fresh database on the shared server of a kind; skips, and says so at the end, where that cannot run."""
     return kind(request.getfixturevalue(kind.fixture))
+
+
+def choose(kinds: tuple[type[Upstream], ...]) -> tuple[type[Upstream], int]:
+    """One of some kinds, by a new seed: where all of them at every run would take too long."""
+    seed = new_seed()
+    kind = random.Random(seed).choice(kinds)
+    print(kind.name)
+    return kind, seed
 
 
 def expect(request: pytest.FixtureRequest, kind: type[Upstream]) -> None:

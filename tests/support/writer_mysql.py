@@ -139,7 +139,7 @@ class MysqlDialect:
 
     @contextmanager
     def connect(self, pick: random.Random, name: str) -> Iterator[MysqlSession]:
-        with _said():
+        with said():
             connection = self._connect(charset="utf8mb4")
         try:
             session = MysqlSession(connection, f"{name} {pick.randrange(1 << 30)}")
@@ -158,7 +158,7 @@ SAID = {DUPLICATE: Taken, **dict.fromkeys(MET, Refused), **dict.fromkeys(AWAY, G
 
 
 @contextmanager
-def _said() -> Iterator[None]:
+def said() -> Iterator[None]:
     """What the server says, in the writer's words."""
     try:
         yield
@@ -258,7 +258,7 @@ class MysqlSession:
         self.execute("DELETE FROM ints WHERE id >= %s", [first])
 
     def execute(self, statement: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        with _said(), self._connection.cursor() as cursor:
+        with said(), self._connection.cursor() as cursor:
             cursor.execute(statement, values or None)
             return list(cursor.fetchall())
 
