@@ -241,6 +241,22 @@ def test_rows_that_were_logged_as_a_statement_break_the_table(table: MyDatabase)
     assert "statement" in broken(reader, changes)
 
 
+def test_updates_that_tell_json_in_part_come_whole(mysql_database: MyDatabase) -> None:
+    run(mysql_database, "CREATE TABLE t (id int PRIMARY KEY, v varchar(40))", "INSERT INTO t VALUES (1, 'a')")
+    run(mysql_database, "CREATE TABLE d (id int PRIMARY KEY, j json)", """INSERT INTO d VALUES (1, '{"a": "b"}')""")
+    reader = LogReader(mysql_database, ("t", "d"))
+    partial = "SET binlog_row_value_options = PARTIAL_JSON"
+    run(mysql_database, partial, "UPDATE t SET v = 'b'", "UPDATE d SET j = JSON_SET(j, '$.a', 'c')")
+    plain, document = reader.read()
+    unused = plain.payload[0]
+    images = [bytes([unused]) + b"\x01\0\0\0\x01" + letter for letter in (b"a", b"b")]
+    assert (plain.op, plain.payload) == (Op.UPDATE, b"".join(images))
+    half = len(document.payload) // 2
+    assert document.payload[half:] == document.payload[: half - 1] + b"c"
+    run(mysql_database, partial, "SET binlog_row_image = MINIMAL", "UPDATE t SET v = 'c'")
+    assert "binlog_row_image" in broken(reader, reader.read())
+
+
 @pytest.mark.parametrize("image", ["MINIMAL", "NOBLOB"])
 def test_row_images_that_lack_columns_break_the_table(my_database: MyDatabase, image: str) -> None:
     my_database.execute("CREATE TABLE t (id int PRIMARY KEY, v varchar(40), b text)")

@@ -16,8 +16,9 @@ from headwater.source.mysql import kernels as k
 from headwater.source.mysql.carry import Held, Own, Server
 from headwater.source.mysql.history import History
 from headwater.source.mysql.maps import Maps
+from headwater.source.mysql.partial import whole_rows
 from headwater.source.mysql.position import table_number
-from headwater.source.mysql.unpack import damaged
+from headwater.source.mysql.unpack import damaged, lenenc
 
 BYTES_PER_ROW = 64  # a guess: room for rows is doubled when it is not enough
 ROW_IMAGE = (
@@ -145,7 +146,7 @@ class Batch:
         return k.walk(
             data, lengths, self._s, self._op, self._longs, self._done, self._runs,
             self._sources, self._source_count, self._source,
-            maps.keys, maps.slots, maps.info, maps.columns, maps.contents,
+            maps.keys, maps.slots, maps.info, maps.columns, maps.steps, maps.contents,
         )  # fmt: skip
 
     def _hold_back(self, data: Bytes) -> Held | None:
@@ -161,10 +162,15 @@ class Batch:
     # growing and noting
 
     def _grow(self) -> None:
-        self._op = np.concatenate([self._op, np.empty_like(self._op)])
-        self._longs = np.concatenate([self._longs, np.empty_like(self._longs)], axis=1)
-        self._done = np.concatenate([self._done, np.empty_like(self._done)], axis=1)
-        self._runs = np.concatenate([self._runs, np.empty_like(self._runs)], axis=1)
+        """Doubles whatever is full."""
+        s = self._s
+        if s[k.KEPT] >= self._done.shape[1]:
+            self._done = np.concatenate([self._done, np.empty_like(self._done)], axis=1)
+        elif s[k.RUNS] >= self._runs.shape[1]:
+            self._runs = np.concatenate([self._runs, np.empty_like(self._runs)], axis=1)
+        else:
+            self._op = np.concatenate([self._op, np.empty_like(self._op)])
+            self._longs = np.concatenate([self._longs, np.empty_like(self._longs)], axis=1)
 
     def _add_source(self, source: Bytes) -> int:
         if self._source_count == len(self._sources):
@@ -260,12 +266,15 @@ class Batch:
         info, table = self._maps.info[slot], self._maps.tables[slot]
         if not info[k.FOLLOWED] or not info[k.DESCRIBED]:
             return
-        self._break(
-            table.id,
-            table.schema,
-            table.table,
-            "a JSON value came as a difference; SET GLOBAL binlog_row_value_options=''",
-        )
+        event = message[ev.BODY :]
+        place = 8 + int.from_bytes(event[8:10], "little")
+        width, place = lenenc(event, place)
+        present = np.frombuffer(event, np.uint8)[place:].copy()
+        if not k.all_set(present, 0, width) or not k.all_set(present, (width + 7) // 8, width):
+            self._break(table.id, table.schema, table.table, ROW_IMAGE)
+            return
+        for payload in whole_rows(event, table):
+            self._add_row(Op.UPDATE, table.id, payload)
 
     # statements
 

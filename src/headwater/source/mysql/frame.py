@@ -25,7 +25,7 @@ class MysqlFraming:
     def __init__(self, server: Server, history: History) -> None:
         self._server = server
         self._history = history
-        self._maps = Maps()
+        self._maps = Maps(server.mariadb)
         self._last: Own | None = None  # what `_maps` stands at
 
     def begin(self, position: str, next_index: int, last_txn: int) -> Progress:

@@ -35,8 +35,8 @@ MESSAGE, AT, ROW, NEXT, KEPT, POSITION, GROUP, TXN, FIRST, TIME, SOURCE, GNO, RU
 STATE_LENGTH = 14
 
 # what is known of a table's description, by slot
-MAP_START, MAP_LENGTH, COLUMN, COLUMNS, TABLE, FOLLOWED, DESCRIBED = range(7)
-SLOT_LENGTH = 7
+MAP_START, MAP_LENGTH, COLUMN, COLUMNS, STEP, STEPS, TABLE, FOLLOWED, DESCRIBED = range(9)
+SLOT_LENGTH = 9
 SOURCE_BYTES = 56  # a source's length, then a uuid and a tag of at most 32 characters, or MariaDB's domain and server
 
 BODY = ev.BODY
@@ -205,31 +205,60 @@ def all_set(data: Bytes, at: int, bits: int) -> bool:
     return left == 0 or int(data[at + (bits >> 3)]) & ((1 << left) - 1) == (1 << left) - 1
 
 
-@kernel("int64(uint8[::1], int64, int64, int64, int64, int32[:, ::1])")
-def image_end(data: Bytes, at: int, end: int, first: int, count: int, columns: Ints) -> int:
-    """Where the row image at `at` ends, or -1 if that is beyond `end`."""
-    nulls = at
+@kernel("int64(uint8[::1], int64, int64)")
+def _length(data: Bytes, at: int, prefix: int) -> int:
+    if prefix == 1:
+        return int(data[at])
+    if prefix == 2:
+        return int(data[at]) | int(data[at + 1]) << 8
+    return number(data, at, prefix)
+
+
+@kernel("boolean(uint8[::1], int64, int64)")
+def _no_nulls(data: Bytes, at: int, count: int) -> bool:
+    """Whether a null bitmap is empty; MariaDB sets the bits that belong to no column."""
+    found = 0
+    for i in range(count >> 3):
+        found |= int(data[at + i])
+    if count & 7:
+        found |= int(data[at + (count >> 3)]) & ((1 << (count & 7)) - 1)
+    return found == 0
+
+
+@kernel("int64(uint8[::1], int64, int64, int64[::1], int32[:, ::1], int32[:, ::1])")
+def image_end(data: Bytes, at: int, end: int, slot: Longs, columns: Ints, steps: Ints) -> int:
+    """Where the row image at `at` ends, or -1 if that is beyond `end`. Without NULLs, runs of fixed columns are one
+    step each."""
+    nulls, count = at, slot[COLUMNS]
     at += (count + 7) >> 3
     if at > end:
         return -1
+    if _no_nulls(data, nulls, count):
+        for i in range(slot[STEP], slot[STEP] + slot[STEPS]):
+            at += int(steps[i, 0])
+            prefix = int(steps[i, 1])
+            if prefix > 0:
+                if at + prefix > end:
+                    return -1
+                at += prefix + _length(data, at, prefix)
+        return at if at <= end else -1
+    first = slot[COLUMN]
     for c in range(count):
         if int(data[nulls + (c >> 3)]) >> (c & 7) & 1:
             continue
-        size, prefix = int(columns[first + c, 0]), int(columns[first + c, 1])
-        if prefix > 0:
-            if at + prefix > end:
-                return -1
-            size = number(data, at, prefix)
-            at += prefix
-        at += size
-        if at > end:
+        prefix = int(columns[first + c, 1])
+        if prefix == 0:
+            at += int(columns[first + c, 0])
+        elif at + prefix > end:
             return -1
-    return at
+        else:
+            at += prefix + _length(data, at, prefix)
+    return at if at <= end else -1
 
 
 @kernel(
     "int64(uint8[::1], int64, int64, int64, int64[::1], int8[::1], int64[:, ::1],"
-    " int64[::1], int64[::1], int64[:, ::1], int32[:, ::1])"
+    " int64[::1], int64[::1], int64[:, ::1], int32[:, ::1], int32[:, ::1])"
 )
 def _rows(
     data: Bytes,
@@ -243,6 +272,7 @@ def _rows(
     slots: Longs,
     info: Longs,
     columns: Ints,
+    steps: Ints,
 ) -> int:
     """Adds the rows of an event."""
     body = at + BODY
@@ -271,13 +301,13 @@ def _rows(
             return LOOK
         place += bitmap
     row = s[ROW]
-    first, table, txn = info[slot, COLUMN], info[slot, TABLE], s[TXN]
+    table, txn, known = info[slot, TABLE], s[TXN], info[slot]
     while place < end:
         if row >= len(op):
             return FULL
-        after = image_end(data, place, end, first, count, columns)
+        after = image_end(data, place, end, known, columns, steps)
         if after >= 0 and images == 2:
-            after = image_end(data, after, end, first, count, columns)
+            after = image_end(data, after, end, known, columns, steps)
         if after < 0:
             return DAMAGED
         op[row] = _INSERT if what == 0 else _UPDATE if what == 1 else _DELETE
@@ -310,7 +340,8 @@ def _known_map(data: Bytes, at: int, end: int, keys: Longs, slots: Longs, info: 
 
 @kernel(
     "int64(uint8[::1], int64[::1], int64[::1], int8[::1], int64[:, ::1], int64[:, ::1], int64[:, ::1],"
-    " uint8[:, ::1], int64, uint8[::1], int64[::1], int64[::1], int64[:, ::1], int32[:, ::1], uint8[::1])"
+    " uint8[:, ::1], int64, uint8[::1], int64[::1], int64[::1], int64[:, ::1], int32[:, ::1],"
+    " int32[:, ::1], uint8[::1])"
 )
 def walk(
     data: Bytes,
@@ -327,6 +358,7 @@ def walk(
     slots: Longs,
     info: Longs,
     columns: Ints,
+    steps: Ints,
     maps: Bytes,
 ) -> int:
     """Goes on from message MESSAGE at byte AT; stops there when it cannot go on alone, else at the end (DONE)."""
@@ -338,7 +370,7 @@ def walk(
         inside = s[GROUP] != _OUTSIDE
         code = DONE
         if 23 <= kind <= 25 or 30 <= kind <= 32:
-            code = LOOK if s[ASIDE] else _rows(data, at, end, kind, s, op, longs, keys, slots, info, columns)
+            code = LOOK if s[ASIDE] else _rows(data, at, end, kind, s, op, longs, keys, slots, info, columns, steps)
         elif kind == _TABLE_MAP:
             if s[ASIDE] or not _known_map(data, at, end, keys, slots, info, maps):
                 code = LOOK

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 import numpy as np
 
@@ -21,22 +22,24 @@ class Maps:
     `active` says which description each table number has now.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, mariadb: bool) -> None:
+        self._mariadb = mariadb
         self.tables: list[TableMap] = []
         self.active: dict[int, int] = {}
         self.info: Longs = np.zeros((16, k.SLOT_LENGTH), np.int64)
         self.columns = np.zeros((256, 2), np.int32)
+        self.steps = np.zeros((256, 2), np.int32)
         self.contents: Bytes = np.zeros(4096, np.uint8)
         self.keys: Longs = np.full(KEYS_FIRST, -1, np.int64)
         self.slots: Longs = np.zeros(KEYS_FIRST, np.int64)
         self._by_content: dict[bytes, int] = {}
-        self._column_count = self._content_size = 0
+        self._column_count = self._step_count = self._content_size = 0
         self._followed: frozenset[int] = frozenset()
 
     def slot(self, content: bytes) -> int:
         """The slot of a table map's content, which is read if it is new."""
         if content not in self._by_content:
-            self._by_content[content] = self._add(tablemap.parse(content), content)
+            self._by_content[content] = self._add(tablemap.parse(content, self._mariadb), content)
         return self._by_content[content]
 
     def use(self, table_id: int, slot: int) -> None:
@@ -74,26 +77,20 @@ class Maps:
             self.info[slot, k.DESCRIBED] = 1
 
     def _add(self, table: TableMap, content: bytes) -> int:
-        slot = len(self.tables)
-        while slot >= len(self.info):
-            self.info = np.concatenate([self.info, np.zeros_like(self.info)])
-        while self._column_count + len(table.sizes) > len(self.columns):
-            self.columns = np.concatenate([self.columns, np.zeros_like(self.columns)])
-        while self._content_size + len(content) > len(self.contents):
-            self.contents = np.concatenate([self.contents, np.zeros_like(self.contents)])
+        slot, steps = len(self.tables), _steps(table.sizes)
+        self.info = _with_room(self.info, slot + 1)
+        self.columns = _with_room(self.columns, self._column_count + len(table.sizes))
+        self.steps = _with_room(self.steps, self._step_count + len(steps))
+        self.contents = _with_room(self.contents, self._content_size + len(content))
         self.info[slot] = (
-            self._content_size,
-            len(content),
-            self._column_count,
-            len(table.sizes),
-            table.id,
-            table.id in self._followed,
-            0,
+            *(self._content_size, len(content), self._column_count, len(table.sizes), self._step_count, len(steps)),
+            *(table.id, table.id in self._followed, 0),
         )
-        for size in table.sizes:
-            self.columns[self._column_count] = size
-            self._column_count += 1
+        self.columns[self._column_count : self._column_count + len(table.sizes)] = table.sizes or np.empty((0, 2))
+        self.steps[self._step_count : self._step_count + len(steps)] = steps or np.empty((0, 2))
         self.contents[self._content_size : self._content_size + len(content)] = np.frombuffer(content, np.uint8)
+        self._column_count += len(table.sizes)
+        self._step_count += len(steps)
         self._content_size += len(content)
         self.tables.append(table)
         return slot
@@ -111,3 +108,21 @@ class Maps:
             at = (at + 1) & mask
         self.keys[at] = table_id
         self.slots[at] = slot
+
+
+def _with_room(array: Any, size: int) -> Any:
+    """The array, or a longer one with the same beginning."""
+    while len(array) < size:
+        array = np.concatenate([array, np.zeros_like(array)])
+    return array
+
+
+def _steps(sizes: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """A row without NULLs: so many fixed bytes, then (unless it is 0) so many bytes of length and what they count."""
+    steps, fixed = [], 0
+    for size, prefix in sizes:
+        fixed += size
+        if prefix:
+            steps.append((fixed, prefix))
+            fixed = 0
+    return [*steps, (fixed, 0)]

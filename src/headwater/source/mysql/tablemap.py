@@ -80,7 +80,7 @@ def shape(columns: Sequence[LogColumn]) -> tuple[tuple[int, int], ...]:
     return tuple((c.type_oid, c.modifier) for c in columns)
 
 
-def parse(content: bytes) -> TableMap:
+def parse(content: bytes, mariadb: bool) -> TableMap:
     """A table map event's content, behind the table's number and flags."""
     names = []
     at = 0
@@ -94,7 +94,7 @@ def parse(content: bytes) -> TableMap:
     columns, sizes = _columns(types, content[at : at + size])
     at += size + (count + 7) // 8
     bare = TableMap(names[0], names[1], tuple(columns), tuple(sizes), named=count == 0)
-    return _with_metadata(bare, dict(_fields(content, at)))
+    return _with_metadata(bare, dict(_fields(content, at)), GEOMETRY if mariadb else VECTOR)
 
 
 def _columns(types: bytes, metadata: bytes) -> tuple[list[LogColumn], list[tuple[int, int]]]:
@@ -156,10 +156,11 @@ def _fields(content: bytes, at: int) -> Iterator[tuple[int, bytes]]:
         at += length
 
 
-def _with_metadata(bare: TableMap, fields: dict[int, bytes]) -> TableMap:
+def _with_metadata(bare: TableMap, fields: dict[int, bytes], counted: int) -> TableMap:
+    """`counted` is a type without text that the server counts among the textual ones nevertheless."""
     columns = list(bare.columns)
     numeric = [i for i, c in enumerate(columns) if c.type_oid in NUMERIC]
-    textual = [i for i, c in enumerate(columns) if c.type_oid in TEXTUAL]
+    textual = [i for i, c in enumerate(columns) if c.type_oid in TEXTUAL or c.type_oid == counted]
     labelled = [i for i, c in enumerate(columns) if c.type_oid in (ENUM, SET)]
     if _SIGNEDNESS in fields:
         for bit, i in enumerate(numeric):
@@ -170,7 +171,7 @@ def _with_metadata(bare: TableMap, fields: dict[int, bytes]) -> TableMap:
         (labelled, _LABEL_DEFAULT_CHARSET, _LABEL_CHARSET),
     ):
         for i, collation in zip(which, _collations(fields, default, each, len(which)), strict=False):
-            columns[i] = replace(columns[i], charset=charset_of(collation))
+            columns[i] = replace(columns[i], charset="" if columns[i].type_oid == counted else charset_of(collation))
     if _NAMES in fields:
         for i, name in enumerate(_texts(fields[_NAMES])):
             columns[i] = replace(columns[i], name=name.decode())
