@@ -89,6 +89,12 @@ def test_an_integer_outside_its_lake_type_is_not_kept(given_: Any, lake: str) ->
     assert decoded.unkept == sum(v is not None and not fits(v) for v in values)
 
 
+def test_an_unsigned_integer_beyond_63_bits_is_not_kept_in_a_signed_one() -> None:
+    upstream = integer("bigint", unsigned=True)
+    decoded = decode(packed([2**63 - 1, 2**63, 2**64 - 1], upstream), upstream, "BIGINT")
+    assert decoded.array.to_pylist() == [2**63 - 1, None, None] and decoded.unkept == 2
+
+
 @given(integers(), st.integers(1, 38), st.integers(0, 38))
 def test_integers_as_decimals(given_: Any, precision: int, scale: int) -> None:
     upstream, values = given_

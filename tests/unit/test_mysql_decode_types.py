@@ -100,3 +100,9 @@ def test_a_type_of_another_kind_is_not_followed(name: str) -> None:
 
 def test_an_unknown_charset_stops_the_table() -> None:
     assert as_written(of("varchar", charset="utf8mb4", length=1), LogColumn("c", 15, 4, False, charset="")) is None
+
+
+def test_numbers_that_lose_their_sign_are_not_followed() -> None:
+    assert as_written(of("int", 3), LogColumn("c", 8, 0, False, unsigned=True)) is None
+    assert as_written(DECIMAL, LogColumn("c", 246, 12 << 8 | 3, False, unsigned=True)) is None
+    assert as_written(of("int", 3, unsigned=True), LogColumn("c", 3, 0, False)) is None
