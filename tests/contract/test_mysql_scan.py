@@ -8,6 +8,7 @@ import zlib
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from headwater.backfill.scan import scan_span
@@ -253,3 +254,47 @@ def test_a_table_rewritten_after_the_cut_cannot_be_read_there(
         my_database.execute(statement)
         with cut.scan(table.table) as scan:
             assert scan is None
+
+
+def test_a_user_with_the_documented_privileges_can_do_it_all(my_database: MyDatabase, tmp_path: Path) -> None:
+    numbers(my_database, 30)
+    my_database.execute("CREATE USER IF NOT EXISTS reader IDENTIFIED BY 'reader'")
+    my_database.execute("GRANT SELECT, REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO reader")
+    mine = my_database.as_user("reader")
+    table = bench(mine, tmp_path, "t")
+    upstream = MysqlUpstream(mine.options, mine.password)
+    assert upstream.number(upstream.prepare(lambda _: None).position) <= upstream.number(upstream.position())
+    assert upstream.older(upstream.publish(mine.name, "t")) == []
+    assert len(table.scan_all(table.spans(table.plan(span_rows=10, span_bytes=1)), slice_s=0.0, batch_bytes=10)) == 30
+    with table.reach.cut(lambda _: None) as cut, cut.scan(table.table) as scan:
+        assert scan is not None
+        next(scan.batches(WHOLE))
+        scan.stop()
+
+
+def test_what_lies_behind_a_position_is_counted_over_files(my_database: MyDatabase) -> None:
+    numbers(my_database, 1, "id int PRIMARY KEY, b longblob", "1, ''")
+    upstream = MysqlUpstream(my_database.options, my_database.server.password)
+    since = upstream.position()
+    assert upstream.log_end(since).behind_bytes == 0
+    for id in (2, 3):
+        my_database.execute(f"INSERT INTO t VALUES ({id}, repeat('x', 50000))")
+        my_database.execute("FLUSH BINARY LOGS")
+    end = upstream.log_end(since)
+    assert 100_000 < end.behind_bytes < 110_000
+    assert upstream.number(end.position) > upstream.number(since)
+    shifted = upstream.log_end(f"{since.split(' ')[0]}@5")
+    assert (shifted.behind_bytes, shifted.position.split("@")[1]) == (end.behind_bytes, "5")
+
+
+def test_positions_know_themselves(my_database: MyDatabase) -> None:
+    upstream = MysqlUpstream(my_database.options, my_database.server.password)
+    position = upstream.prepare(lambda _: None).position
+    assert upstream.reads_position(position) and not upstream.reads_position("0/16B3748")
+    number = upstream.number(position)
+    assert upstream.txn_min(position) == number
+    assert upstream.sees(position, np.array([number - 1, number, number + 1], np.int64)).tolist() == [
+        True,
+        False,
+        False,
+    ]

@@ -12,7 +12,16 @@ from dataclasses import replace
 from headwater.errors import Retry, SourceError
 from headwater.source.mysql.ask import query, records
 from headwater.source.mysql.gtid import MysqlGtids
-from headwater.source.mysql.low import Low, between, binlog_end, snapshot_place, take_low, wait_until_through, words
+from headwater.source.mysql.low import (
+    Low,
+    between,
+    binlog_end,
+    committing,
+    snapshot_place,
+    take_low,
+    wait_until_through,
+    words,
+)
 from headwater.source.mysql.position import Position
 from headwater.source.mysql.session import Endpoint, Session, is_mariadb, quote_literal
 
@@ -89,5 +98,5 @@ def older(session: Session, ticket: str, shift: int) -> list[str]:
         query(session, VIEW)
         place = snapshot_place(session, shift)
         query(session, "COMMIT")
-        return [] if place.number >= low.position.number else [f"commits up to {low.position} that are not visible yet"]
+        return [] if place.number >= low.position.number else committing(session)
     return words(session, between(session, low))

@@ -31,8 +31,10 @@ RUNNING = """
 SELECT t.trx_id, t.trx_mysql_thread_id, coalesce(p.command, ''), t.trx_rows_modified > 0
 FROM information_schema.innodb_trx t LEFT JOIN information_schema.processlist p ON p.id = t.trx_mysql_thread_id
 """
-COMMITTING_XA = "SELECT count(*) FROM information_schema.processlist WHERE info LIKE 'XA%%' AND id <> CONNECTION_ID()"
-WHO = "SELECT user, host, coalesce(state, ''), time FROM information_schema.processlist WHERE id = %s"
+COMMITTING_XA = "SELECT count(*) FROM information_schema.processlist WHERE info LIKE 'XA%' AND id <> CONNECTION_ID()"
+PROCESSES = "SELECT id, user, host, coalesce(state, ''), time FROM information_schema.processlist WHERE "
+WHO = PROCESSES + "id = %s"
+COMMITTING = PROCESSES + "state LIKE '%semi-sync%' OR state LIKE '%commit%' OR info LIKE 'COMMIT%' ORDER BY time DESC"
 
 NAME_LIMIT = 5  # so many of those that are waited for are named
 
@@ -119,11 +121,19 @@ def words(session: Session, left: dict[str, int]) -> list[str]:
     """Who is waited for, as far as this user may see it."""
     named = []
     for name, thread in sorted(left.items())[:NAME_LIMIT]:
-        what = f"transaction {name}"
-        for user, host, state, age in query(session, WHO, (thread,)):
-            what += f" of {user}@{host} (connection {thread}), {state or 'no state'}, {age} s"
-        named.append(what)
+        found = query(session, WHO, (thread,))
+        named.append(f"transaction {name}" + "".join(f" of {_who(*process)}" for process in found))
     return named + [f"and {len(left) - NAME_LIMIT} more"] * (len(left) > NAME_LIMIT)
+
+
+def committing(session: Session) -> list[str]:
+    """Who is in a commit, as far as this user may see it: MariaDB does not tell which of them are in between."""
+    found = query(session, COMMITTING)[:NAME_LIMIT]
+    return [f"a commit of {_who(*process)}" for process in found] or ["a commit that this user may not see"]
+
+
+def _who(thread: int, user: str, host: str, state: str, age: int) -> str:
+    return f"{user}@{host} (connection {thread}), {state or 'no state'}, {age} s"
 
 
 def owned(session: Session) -> dict[str, int]:
