@@ -125,15 +125,6 @@ def test_metadata_that_is_not_full_and_a_short_expiry_are_notices(my_database: M
     assert check(my_database).notices == ()
 
 
-def test_partial_json_is_a_notice(mysql_database: MyDatabase) -> None:
-    mysql_database.execute("SET GLOBAL binlog_row_value_options = 'PARTIAL_JSON'")
-    try:
-        assert any("SET GLOBAL binlog_row_value_options = '';" in n for n in check(mysql_database).notices)
-    finally:
-        mysql_database.execute("SET GLOBAL binlog_row_value_options = ''")
-    assert check(mysql_database).notices == ()
-
-
 def test_a_limit_of_the_logs_size_is_a_notice(mariadb_database: MyDatabase) -> None:
     mariadb_database.execute("SET GLOBAL max_binlog_total_size = 1000000000")
     try:

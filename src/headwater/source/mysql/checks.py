@@ -191,11 +191,6 @@ def notices_of(server: ServerFacts) -> list[str]:
             f"binlog_row_metadata of the upstream is {server.row_metadata}: names of columns come from its catalog, "
             "which may be newer than the log; better: SET GLOBAL binlog_row_metadata = 'FULL';"
         )
-    if "PARTIAL_JSON" in server.row_value_options:
-        notices.append(
-            "binlog_row_value_options of the upstream is PARTIAL_JSON: a table stops when a part of a JSON value is "
-            "changed; better: SET GLOBAL binlog_row_value_options = '';"
-        )
     if not server.gtids:
         notices.append(
             f"gtid_mode of the upstream is {server.gtid_mode}: its log can be followed, but not on another server "

@@ -18,7 +18,7 @@ DAY_S = 86400
 VARIABLES = (
     *("server_id", "server_uuid", "server_uid", "hostname", "port", "datadir", "lower_case_table_names"),
     *("log_bin", "log_bin_basename", "binlog_format", "binlog_row_image", "binlog_row_metadata"),
-    *("binlog_row_value_options", "binlog_expire_logs_seconds", "binlog_expire_logs_auto_purge", "expire_logs_days"),
+    *("binlog_expire_logs_seconds", "binlog_expire_logs_auto_purge", "expire_logs_days"),
     *("binlog_space_limit", "log_replica_updates", "log_slave_updates", "gtid_mode", "gtid_slave_pos"),
     *("innodb_native_foreign_keys", "performance_schema"),
 )
@@ -45,7 +45,6 @@ class ServerFacts:
     binlog_format: str
     row_image: str
     row_metadata: str
-    row_value_options: str
     gtids: bool
     gtid_mode: str  # MySQL's; MariaDB has no switch
     expire_s: int | None
@@ -108,7 +107,6 @@ def describe_server(session: Session) -> ServerFacts:
         binlog_format=found.get("binlog_format", "ROW"),
         row_image=found.get("binlog_row_image", "FULL"),
         row_metadata=found.get("binlog_row_metadata", "MINIMAL"),
-        row_value_options=found.get("binlog_row_value_options", ""),
         gtids=mariadb or found.get("gtid_mode") == "ON",
         gtid_mode=found.get("gtid_mode", ""),
         expire_s=_expiry(found),
