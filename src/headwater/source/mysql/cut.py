@@ -25,9 +25,7 @@ VIEW = "START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY"
 CALM_S = 5.0  # a busy server stands still between two groups of commits many times in it
 LOCK_S = 5  # for which writers may have to wait when it never does
 
-# A read view older than the table's definition cannot read it: rewritten, dropped, or other columns.
-SPOILED = frozenset({"data.schema_changed", "data.rewritten"})
-CHANGED = 1412
+CHANGED = 1412  # the server's error for a read view that is older than the table's definition: it cannot be read
 
 
 class MysqlCut:
@@ -36,7 +34,6 @@ class MysqlCut:
     def __init__(self, endpoint: Endpoint, session: Session, position: Position, life: str) -> None:
         self._endpoint = endpoint
         self._session = session
-        self._place = position
         self._life = life
         self.position = str(position)
 

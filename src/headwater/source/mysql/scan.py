@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import suppress
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import pyarrow as pa
 import pymysql
@@ -15,11 +15,13 @@ from headwater.model import Bound, Span
 from headwater.source.mysql.ask import qualified, query
 from headwater.source.mysql.keyset import condition, order
 from headwater.source.mysql.low import binlog_end, prove_low
-from headwater.source.mysql.rows import RowStream, texts_of
 from headwater.source.mysql.server import expect_server
 from headwater.source.mysql.session import Endpoint, Session
 from headwater.source.mysql.table import Table, describe, selection
 from headwater.source.scan import Hooks, ScanTable, Seen
+
+if TYPE_CHECKING:
+    from headwater.source.mysql.rows import RowStream
 
 
 class TableReader:
@@ -41,20 +43,24 @@ class TableReader:
             f"WHERE {condition(self.at.key, span)}{chosen.filter} ORDER BY {order(self.at.key)}{limit}"
         )
         try:
-            self._stream = RowStream(self._session, statement)
+            self._stream = _stream(self._session, statement)
             yield from self._stream.batches(self._batch_bytes)
         except (pymysql.Error, OSError) as e:
             raise self._endpoint.translate(e) from e
 
     def bound_after(self, batch: pa.RecordBatch) -> Bound:
         """The place just after the last row of a batch."""
+        from headwater.source.mysql.rows import texts_of
+
         values = texts_of(batch.column(0)[batch.num_rows - 1].as_py())
         return Bound(tuple(values[i] for i in self._selection.key_places), after=True)
 
     def texts(self, statement: str) -> list[tuple[str, ...]]:
         """The rows of a small statement, as the server's own texts."""
+        from headwater.source.mysql.rows import texts_of
+
         try:
-            stream = RowStream(self._session, statement)
+            stream = _stream(self._session, statement)
             return [texts_of(row) for batch in stream.batches(self._batch_bytes) for row in batch.column(0).to_pylist()]
         except (pymysql.Error, OSError) as e:
             raise self._endpoint.translate(e) from e
@@ -171,3 +177,9 @@ def begin(session: Session, table: ScanTable) -> Table:
     at = describe(session, table)
     query(session, f"SELECT 1 FROM {at.source} LIMIT 1")
     return at
+
+
+def _stream(session: Session, statement: str) -> RowStream:
+    from headwater.source.mysql.rows import RowStream  # its kernel is the scans' alone: definitions need none
+
+    return RowStream(session, statement)
