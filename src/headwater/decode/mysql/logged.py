@@ -63,7 +63,7 @@ def _integers(buffer: Any, starts: Any, lengths: Any, upstream: UpstreamType, la
         words = ((words << unused).view(np.int64) >> unused.view(np.int64)).view(np.uint64)
     numbers = words if upstream.unsigned else words.view(np.int64)
     if lake_type in ("FLOAT", "DOUBLE"):
-        floats = numbers.astype(np.float32 if lake_type == "FLOAT" else np.float64)
+        floats: Any = numbers.astype(np.float32 if lake_type == "FLOAT" else np.float64)
         back = np.where(floats < 2.0 ** (63 + upstream.unsigned), floats, 0).astype(numbers.dtype)
         marks[(marks == KEPT) & (back != numbers)] = UNKEPT
         return column(arrow_type(lake_type), marks, floats)
