@@ -8,7 +8,10 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).parent
-ALL = ("capture", "scan", "backfill", "impact", "recovery", "read", "freshness", "cost", "debezium", "decode")
+ALL = (
+    *("capture", "scan", "backfill", "impact", "recovery", "read", "freshness", "cost", "debezium", "decode"),
+    *("my_log", "my_decode", "my_scan", "my_debezium"),
+)
 
 
 def main() -> int:

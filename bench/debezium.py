@@ -11,7 +11,7 @@ import sys
 import tempfile
 import threading
 import time
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 from pydbzengine import BasePythonChangeHandler, DebeziumJsonEngine
@@ -23,6 +23,19 @@ status smallint, note text, paid boolean)"""
 FILL = """INSERT INTO load SELECT g, g % 1000, now(), g % 100000 / 100.0, g % 5, 'order number ' || g, g % 2 = 0
 FROM generate_series({0}, {1}) g"""
 DONE_S = 3600.0
+COMMON = {  # to every connector
+    "name": "bench",
+    "offset.storage": "org.apache.kafka.connect.storage.FileOffsetBackingStore",
+    "offset.flush.interval.ms": "60000",
+    "topic.prefix": "bench",
+    "snapshot.mode": "initial",
+    "decimal.handling.mode": "string",
+    "max.batch.size": "20480",
+    "max.queue.size": "81920",
+    "converter.schemas.enable": "false",
+    "key.converter.schemas.enable": "false",
+    "value.converter.schemas.enable": "false",
+}
 
 
 class Counter(BasePythonChangeHandler):
@@ -52,27 +65,33 @@ class Counter(BasePythonChangeHandler):
 
 def properties(pg: EmbeddedPostgres, folder: str) -> dict[str, str]:
     return {
-        "name": "bench",
+        **COMMON,
         "connector.class": "io.debezium.connector.postgresql.PostgresConnector",
-        "offset.storage": "org.apache.kafka.connect.storage.FileOffsetBackingStore",
         "offset.storage.file.filename": f"{folder}/offsets.dat",
-        "offset.flush.interval.ms": "60000",
         "database.hostname": pg.host,
         "database.port": str(pg.port),
         "database.user": pg.user,
         "database.password": pg.password,
         "database.dbname": pg.database,
-        "topic.prefix": "bench",
         "plugin.name": "pgoutput",
         "table.include.list": "public.load",
-        "snapshot.mode": "initial",
-        "decimal.handling.mode": "string",
-        "max.batch.size": "20480",
-        "max.queue.size": "81920",
-        "converter.schemas.enable": "false",
-        "key.converter.schemas.enable": "false",
-        "value.converter.schemas.enable": "false",
     }
+
+
+def measure(rows: int, changes: int, options: dict[str, str], write: Callable[[], None]) -> None:
+    """Prints the rate of a snapshot of `rows`, then that of the `changes` that are written when it is through."""
+    counter = Counter()
+    engine = DebeziumJsonEngine(properties=options, handler=counter)
+    threading.Thread(target=engine.run, daemon=True).start()
+    counter.wait(rows)
+    snapshot = rows / (counter.last - counter.first)
+    counter.reset()
+    write()
+    counter.wait(changes)
+    streaming = changes / (counter.last - counter.first)
+    print(f"debezium: snapshot {snapshot:,.0f} rows/s, streaming {streaming:,.0f} changes/s (writer included)")
+    print(json.dumps({"snapshot_per_s": snapshot, "streaming_per_s": streaming}), flush=True)
+    engine.interrupt()
 
 
 def main() -> None:
@@ -83,21 +102,13 @@ def main() -> None:
     with EmbeddedPostgres(18, database="bench") as pg, tempfile.TemporaryDirectory(prefix="headwater-bench-") as folder:
         pg.execute(TABLE)
         pg.execute(FILL.format(1, given.rows))
-        Path(folder).mkdir(exist_ok=True)
-        counter = Counter()
-        engine = DebeziumJsonEngine(properties=properties(pg, folder), handler=counter)
-        threading.Thread(target=engine.run, daemon=True).start()
-        counter.wait(given.rows)
-        snapshot = given.rows / (counter.last - counter.first)
-        counter.reset()
-        with pg.connect() as c:
-            for low in range(given.rows + 1, given.rows + given.changes + 1, 1000):
-                c.execute(FILL.format(low, low + 999))
-        counter.wait(given.changes)
-        streaming = given.changes / (counter.last - counter.first)
-        print(f"debezium: snapshot {snapshot:,.0f} rows/s, streaming {streaming:,.0f} changes/s (writer included)")
-        print(json.dumps({"snapshot_per_s": snapshot, "streaming_per_s": streaming}), flush=True)
-        engine.interrupt()
+
+        def write() -> None:
+            with pg.connect() as c:
+                for low in range(given.rows + 1, given.rows + given.changes + 1, 1000):
+                    c.execute(FILL.format(low, low + 999))
+
+        measure(given.rows, given.changes, properties(pg, folder), write)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Fetches what only the benchmarks need: the PostgreSQL JDBC driver, through the Ivy inside PySpark."""
+"""Fetches what only the benchmarks need: JDBC drivers, through the Ivy inside PySpark."""
 
 from __future__ import annotations
 
@@ -12,20 +12,25 @@ from pyspark.sql import SparkSession
 
 from headwater.engine import spark
 
-PACKAGE = "org.postgresql:postgresql:42.7.7"
-JAR = "org.postgresql_postgresql-42.7.7.jar"
+PACKAGES = {  # by the name that Ivy gives the jar
+    "org.postgresql_postgresql-42.7.7.jar": "org.postgresql:postgresql:42.7.7",
+    "com.mysql_mysql-connector-j-9.7.0.jar": "com.mysql:mysql-connector-j:9.7.0",
+}
 
 
 def main() -> int:
-    target = spark.jars_directory().parent / "bench" / JAR
-    if target.exists():
+    folder = spark.jars_directory().parent / "bench"
+    missing = [jar for jar in PACKAGES if not (folder / jar).exists()]
+    if not missing:
         return 0
+    packages = ",".join(PACKAGES[jar] for jar in missing)
     with tempfile.TemporaryDirectory(prefix="headwater-ivy-") as scratch:
         builder: Any = SparkSession.builder
-        session = builder.master("local[1]").config("spark.jars.packages", PACKAGE).config("spark.jars.ivy", scratch)
+        session = builder.master("local[1]").config("spark.jars.packages", packages).config("spark.jars.ivy", scratch)
         session.config("spark.ui.enabled", "false").getOrCreate().stop()
-        target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(Path(scratch) / "jars" / JAR, target)
+        folder.mkdir(parents=True, exist_ok=True)
+        for jar in missing:
+            shutil.copy(Path(scratch) / "jars" / jar, folder / jar)
     return 0
 
 

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
@@ -37,7 +38,7 @@ from headwater.engine.task import run_task
 from headwater.model import Json, RelationInfo, ScanResult, Span, TableState
 from headwater.relation import base
 from headwater.storage import Storage
-from support.backfill import Bench, bench
+from support.backfill import bench
 
 TABLE = """CREATE TABLE load (id bigint PRIMARY KEY, customer int, ordered timestamptz, amount numeric(12,2),
 status smallint, note text, paid boolean)"""
@@ -49,26 +50,26 @@ DRIVER = "org.postgresql_postgresql-42.7.7.jar"
 
 @dataclasses.dataclass
 class Race:
-    """What all contestants share."""
+    """What all contestants share: a scan of the whole table, and how JDBC reaches it (None: no driver was found)."""
 
-    server: EmbeddedPostgres
+    job: ScanJob
     session: SparkSession
     home: Path
-    table: Bench
     rows: int
-    driver: Path | None
+    jdbc: dict[str, str] | None
     worker_bytes: int = 0
 
     def new_base(self, name: str) -> RelationInfo:
+        table = self.job.table
         relation = RelationInfo(
             id=1,
             name=name,
             connection_id=1,
-            upstream_schema="public",
-            upstream_table="load",
-            upstream_id=self.table.oid,
-            columns=self.table.columns,
-            key=self.table.key,
+            upstream_schema=table.schema,
+            upstream_table=table.name,
+            upstream_id=table.upstream_id,
+            columns=table.columns,
+            key=table.key,
             options={},
             state=TableState.FILLING,
             error=None,
@@ -78,6 +79,9 @@ class Race:
         )
         base.create(self.session, Storage(self.home), relation)
         return relation
+
+
+Contestants = dict[str, Callable[[Race, RelationInfo], None]]
 
 
 class Task:
@@ -94,7 +98,7 @@ class Task:
 def headwater(race: Race, relation: RelationInfo) -> None:
     """Plans, scans and commits the table as the server does."""
     storage = Storage(race.home)
-    job = dataclasses.replace(race.table.job(Span(None, None)), root=str(race.home), base_path=relation.base_path)
+    job = dataclasses.replace(race.job, root=str(race.home), base_path=relation.base_path)
     plan = Plan.of(job.reach.read_extent(job.table), ("BIGINT",))
     commits = 0
 
@@ -115,44 +119,43 @@ def headwater(race: Race, relation: RelationInfo) -> None:
 
 def jdbc(race: Race, relation: RelationInfo) -> None:
     """What a Spark user would write."""
-    server = race.server
+    assert race.jdbc is not None
     frame = (
         race.session.read.format("jdbc")
-        .option("url", f"jdbc:postgresql://{server.host}:{server.port}/{server.database}")
-        .option("driver", "org.postgresql.Driver")
-        .options(dbtable="load", user=server.user, password=server.password, fetchsize="10000")
+        .options(dbtable=race.job.table.name, fetchsize="10000", **race.jdbc)
         .options(partitionColumn="id", lowerBound="1", upperBound=str(race.rows), numPartitions=str(PARTITIONS))
         .load()
     )
     frame.write.format("delta").mode("append").save(str(race.home / relation.base_path))
 
 
-def copy(race: Race, _: RelationInfo) -> None:
+def copy(server: EmbeddedPostgres) -> None:
     """The server's own limit: one stream, nothing done with it."""
     subprocess.run(
-        [str(race.server.bin / "psql"), race.server.dsn(), "-qc", "COPY load TO STDOUT (FORMAT binary)"],
+        [str(server.bin / "psql"), server.dsn(), "-qc", "COPY load TO STDOUT (FORMAT binary)"],
         check=True,
         stdout=subprocess.DEVNULL,
         env={**os.environ, "PGOPTIONS": ""},
     )
 
 
-CONTESTANTS: dict[str, Callable[[Race, RelationInfo], None]] = {"headwater": headwater, "jdbc": jdbc, "copy": copy}
+def run(race: Race, rounds: int, limits: Contestants) -> dict[str, list[float]]:
+    """Seconds per contestant and round; the order turns with every round, and a first round is not counted.
 
-
-def run(race: Race, rounds: int) -> dict[str, list[float]]:
-    """Seconds per contestant and round; the order turns with every round, and a first round is not counted."""
-    names = [n for n in CONTESTANTS if n != "jdbc" or race.driver]
+    `limits` are readers that write nothing; Headwater and JDBC are always there.
+    """
+    contestants: Contestants = {"headwater": headwater, **({"jdbc": jdbc} if race.jdbc else {}), **limits}
+    names = list(contestants)
     seconds: dict[str, list[float]] = {n: [] for n in names}
     for number in range(rounds + 1):
         turn = number % len(names)
         for name in names[turn:] + names[:turn]:
             relation = race.new_base(f"{name}-{number}")
             began = time.monotonic()
-            CONTESTANTS[name](race, relation)
+            contestants[name](race, relation)
             if number:
                 seconds[name].append(time.monotonic() - began)
-            if name != "copy":
+            if name not in limits:
                 count = race.session.read.format("delta").load(str(race.home / relation.base_path)).count()
                 assert count == race.rows, f"{name} read {count} of {race.rows} rows"
             Storage(race.home).remove(relation.base_path)
@@ -171,12 +174,22 @@ def report(race: Race, seconds: dict[str, list[float]]) -> dict[str, Any]:
     return {"rate": rate, "ratio": ratios, "worker_bytes": race.worker_bytes}
 
 
-def find_driver(given: str | None) -> Path | None:
+def find_driver(given: str | None, name: str = DRIVER) -> Path | None:
     """The JDBC driver: as given, else where `make setup-bench` puts it; without one JDBC is left out."""
-    paths = (
-        [Path(given)] if given else [spark.jars_directory().parent / "bench" / DRIVER, spark.jars_directory() / DRIVER]
-    )
-    return next((p for p in paths if p.exists()), None)
+    folders = (spark.jars_directory().parent / "bench", spark.jars_directory())
+    paths = [Path(given)] if given else [folder / name for folder in folders]
+    found = next((p for p in paths if p.exists()), None)
+    if found is None:
+        print("no JDBC driver found: run `make setup-bench`, or give --jdbc-jar", file=sys.stderr)
+    return found
+
+
+def start_spark(home: Path, driver: Path | None) -> SparkSession:
+    """A session that has the driver, and workers that need not find this file."""
+    cloudpickle.register_pickle_by_value(sys.modules[__name__])
+    if driver is not None:
+        os.environ["PYSPARK_SUBMIT_ARGS"] = f"--driver-class-path {driver} pyspark-shell"
+    return spark.start(home)
 
 
 def main() -> None:
@@ -186,20 +199,22 @@ def main() -> None:
     parser.add_argument("--jdbc-jar")
     arguments = parser.parse_args()
     driver = find_driver(arguments.jdbc_jar)
-    if driver is None:
-        print("no JDBC driver found: run `make setup-bench`, or give --jdbc-jar", file=sys.stderr)
-    else:
-        os.environ["PYSPARK_SUBMIT_ARGS"] = f"--driver-class-path {driver} pyspark-shell"
     with EmbeddedPostgres(18) as server, tempfile.TemporaryDirectory(prefix="headwater-bench-") as folder:
         server.execute(TABLE)
         server.execute(FILL.format(arguments.rows))
         server.execute("VACUUM ANALYZE load")
         home = Path(folder)
-        session = spark.start(home)
+        reached = {
+            "url": f"jdbc:postgresql://{server.host}:{server.port}/{server.database}",
+            "driver": "org.postgresql.Driver",
+            "user": server.user,
+            "password": server.password,
+        }
+        session = start_spark(home, driver)
         try:
-            shared = _Database(server)
-            race = Race(server, session, home, bench(shared, home, "load"), arguments.rows, driver)
-            report(race, run(race, arguments.rounds))
+            job = bench(_Database(server), home, "load").job(Span(None, None))
+            race = Race(job, session, home, arguments.rows, reached if driver else None)
+            report(race, run(race, arguments.rounds, {"copy": lambda _, __: copy(server)}))
         finally:
             session.stop()
 

@@ -1,0 +1,81 @@
+"""What the benchmarks of MySQL and MariaDB share: the servers, a table to fill, raw reads from a server's socket."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+
+from headwater.demo.mariadb import EmbeddedMariaDB
+from headwater.demo.server import EmbeddedServer
+from headwater.errors import MachineError
+from headwater.source.mysql.session import Session
+from support.mysql import EmbeddedMySQL, MyDatabase
+from support.writer_mysql import numbers
+
+SERVERS: dict[str, type[EmbeddedServer]] = {"mysql": EmbeddedMySQL, "mariadb": EmbeddedMariaDB}
+# Filling is not measured; and no reader waits for the disk of the upstream, so that the readers differ all the more.
+SETTINGS: dict[str, str | None] = {
+    "sync_binlog": "0",
+    "innodb_flush_log_at_trx_commit": "2",
+    "innodb_buffer_pool_size": "1G",
+}
+TABLE = """CREATE TABLE orders (id bigint PRIMARY KEY, customer int, ordered timestamp(6) NULL, amount decimal(12,2),
+status smallint, note text, paid boolean)"""
+FILL = """INSERT INTO orders SELECT i, i % 1000, '2024-01-01' + INTERVAL i SECOND, i % 100000 / 100.0,
+i % 5, CONCAT('order number ', i), i % 2 = 0 FROM {}"""
+NAME = "orders"
+READ_BYTES = 4 << 20
+
+
+class Database(MyDatabase):
+    """The bench's database. Without TLS: neither the driver's cursor nor mysql-replication would use it unasked."""
+
+    @property
+    def options(self) -> dict[str, str]:
+        return {**super().options, "ssl.mode": "disable"}
+
+
+def servers(parser: argparse.ArgumentParser) -> tuple[argparse.Namespace, Iterator[Database]]:
+    """The arguments, and a database on each server that they name."""
+    parser.add_argument("--server", choices=sorted(SERVERS), help="one of them alone")
+    given = parser.parse_args()
+    return given, started([given.server] if given.server else list(SERVERS))
+
+
+def started(names: list[str]) -> Iterator[Database]:
+    """A fresh database on each of these servers in turn; one of several that cannot run is left out, and said so."""
+    for name in names:
+        try:
+            server = SERVERS[name](SETTINGS, database="bench")
+        except MachineError as e:
+            if len(names) == 1:
+                raise
+            print(f"{name} is left out: {e.message}. {e.hint}", file=sys.stderr)
+            continue
+        with server:
+            print(f"-- {name} {server.execute('SELECT version()')[0][0]}", flush=True)
+            yield Database(server, server.database)
+
+
+def fill(database: Database, first: int, rows: int, per_transaction: int = 1000) -> None:
+    """Writes rows from the key `first` on."""
+    with database.connect() as connection, connection.cursor() as cursor:
+        cursor.execute("SET time_zone = '+00:00'")
+        for at in range(first, first + rows, per_transaction):
+            cursor.execute(FILL.format(numbers(at, min(at + per_transaction, first + rows) - 1)))
+
+
+def throw_away(session: Session, enough: Callable[[int, memoryview], bool]) -> int:
+    """Reads from a session's socket and does nothing with it, until `enough(bytes so far, what came last)`."""
+    block = memoryview(bytearray(READ_BYTES))
+    total = 0
+    while True:
+        got = session._sock.recv_into(block)
+        assert got, f"the server closed the connection after {total} bytes"
+        total += got
+        if enough(total, block[:got]):
+            return total

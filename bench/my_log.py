@@ -1,0 +1,175 @@
+"""Capture of a binlog against a raw socket read and against mysql-replication: one run, in turns.
+
+    .venv/bin/python bench/my_log.py [--server mysql|mariadb] [--rows N] [--rounds N] [--one-transaction]
+
+Each round fills a table of seven columns with N rows in transactions of 1,000 (or in one); then every reader reads that
+part of the binlog. Capture: from the begin of its dump until the last row is durable and published. Raw: the same dump,
+bytes thrown away. mysql-replication: its stream reader, rows iterated. Prints row changes per second, the ratios and
+the capture's largest memory.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+from pymysqlreplication import BinLogStreamReader
+from pymysqlreplication.row_event import WriteRowsEvent
+
+from headwater.source.mysql.dump import Start, begin_dump
+from headwater.source.mysql.position import Position, table_number
+from my_home import NAME, TABLE, Database, fill, servers, throw_away
+from support.capture_mysql import log_end
+from support.captured import Captured, Definition
+
+SERVER_IDS = {"capture": 4_000_000_001, "raw": 4_000_000_002, "mysql-replication": 4_000_000_003}
+LOOK_S = 0.002
+
+
+@dataclass(frozen=True)
+class Upstream:
+    """The bench's database as `Captured` wants it."""
+
+    database: Database
+    began: Position
+
+    def definition(self) -> Definition:
+        name = self.database.name
+        return Definition(
+            type="mysql-cdc",
+            options={**self.database.options, "server.id": str(SERVER_IDS["capture"])},
+            secret=self.database.password,
+            position=str(self.began),
+            txn=self.began.number,
+            tables=((name, NAME, table_number(name, NAME)),),
+        )
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of the binlog, and how many rows there are up to its end."""
+
+    database: Database
+    begin: Position
+    end: Position
+    rows: int
+    rows_upto: int
+
+    @property
+    def bytes(self) -> int:
+        assert self.begin.name == self.end.name, "the part goes over two files of the binlog"
+        return self.end.offset - self.begin.offset
+
+
+@dataclass
+class Captures:
+    """The capture as a contestant: started anew for each part; keeps the largest memory of any."""
+
+    captured: Captured
+    largest_bytes: int = 0
+    cpu_s: float = 0.0
+
+    def read(self, part: Part) -> float:
+        """Seconds from the dump's begin to the publication of the last row."""
+        c = self.captured
+        flows = c.log().count("reading pg after") if (c.home.path / "capture.log").exists() else 0
+        process = psutil.Process(c.start().pid)
+        began = 0.0
+        while not self._published(part.rows_upto):
+            assert c.process is not None and c.process.poll() is None, c.log()[-3000:]
+            if not began and c.log().count("reading pg after") > flows:
+                began = time.monotonic()
+            self.largest_bytes = max(self.largest_bytes, process.memory_info().rss)
+            time.sleep(LOOK_S)
+        ended = time.monotonic()
+        self.cpu_s += sum(process.cpu_times()[:2])
+        assert c.close() == 0
+        return ended - began
+
+    def _published(self, index: int) -> bool:
+        said = next((line for line in reversed(self.captured.lines) if line.startswith("published ")), "published 0")
+        return int(said.split()[1]) >= index
+
+
+def raw(part: Part) -> float:
+    """Seconds until the last event came, which tells where it ends."""
+    end = part.end.offset.to_bytes(4, "little")
+    session = part.database.endpoint.connect()
+    try:
+        began = time.monotonic()
+        begin_dump(session, SERVER_IDS["raw"], Start(part.begin.name, part.begin.offset))
+        # MariaDB leaves out some of what its files have, the statements' texts
+        throw_away(session, lambda total, last: total > part.bytes // 2 and end in bytes(last[-64:]))
+        return time.monotonic() - began
+    finally:
+        session._force_close()
+
+
+def mysql_replication(part: Part) -> float:
+    """Seconds of a loop over all rows; the reader stops by itself where the binlog ends."""
+    server = part.database.server
+    account = {"host": server.host, "port": server.port, "user": server.user, "passwd": server.password}
+    began = time.monotonic()
+    stream = BinLogStreamReader(
+        connection_settings=account,
+        server_id=SERVER_IDS["mysql-replication"],
+        only_events=[WriteRowsEvent],
+        log_file=part.begin.name,
+        log_pos=part.begin.offset,
+        resume_stream=True,
+        enable_logging=False,
+    )
+    try:
+        rows = sum(1 for event in stream for _ in event.rows)
+    finally:
+        stream.close()
+    assert rows == part.rows, f"mysql-replication read {rows} of {part.rows} rows"
+    return time.monotonic() - began
+
+
+def race(database: Database, rows: int, rounds: int, per_transaction: int, home: Path) -> None:
+    database.execute(TABLE)
+    captures = Captures(Captured.define(home, Upstream(database, log_end(database))))
+    contestants = {"capture": captures.read, "raw": raw, "mysql-replication": mysql_replication}
+    names = list(contestants)
+    seconds: dict[str, list[float]] = {n: [] for n in names}
+    print(f"{'round':>5} " + " ".join(f"{n:>17}" for n in names))
+    for number in range(rounds):
+        begin = log_end(database)
+        fill(database, number * rows + 1, rows, per_transaction)
+        part = Part(database, begin, log_end(database), rows, (number + 1) * rows)
+        os.sync()
+        turn = number % len(names)
+        for name in names[turn:] + names[:turn]:
+            seconds[name].append(contestants[name](part))
+        rates = " ".join(f"{rows / seconds[n][-1]:>15,.0f}/s" for n in names)
+        print(f"{number + 1:>5} {rates}   ({part.bytes / 1e6:.0f} MB)", flush=True)
+    captures.captured.home.meta.close()
+    for name in names[1:]:
+        ratio = statistics.median(t / o for t, o in zip(seconds[name], seconds["capture"], strict=True))
+        print(f"capture / {name}, median of {rounds}: {ratio:.2f}")
+    print(
+        f"capture: {captures.largest_bytes / 1e6:,.0f} MB at most, {captures.cpu_s / rounds:.1f} s CPU with its start"
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--rows", type=int, default=500_000)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--one-transaction", action="store_true")
+    given, databases = servers(parser)
+    for database in databases:
+        with tempfile.TemporaryDirectory(prefix="headwater-bench-") as home:
+            per_transaction = given.rows if given.one_transaction else 1000
+            race(database, given.rows, given.rounds, per_transaction, Path(home))
+
+
+if __name__ == "__main__":
+    main()
