@@ -11,10 +11,11 @@ from headwater.source.base import Bytes, Longs
 from headwater.source.frames import Frames, Memory, Progress
 from headwater.source.mysql import events as ev
 from headwater.source.mysql import groups as g
-from headwater.source.mysql import kernels as k
+from headwater.source.mysql import state as k
 from headwater.source.mysql import xa
 from headwater.source.mysql.carry import Own, Server
 from headwater.source.mysql.history import History
+from headwater.source.mysql.images import all_set
 from headwater.source.mysql.maps import Maps
 from headwater.source.mysql.partial import whole_rows
 from headwater.source.mysql.tables import Tables
@@ -132,7 +133,7 @@ class Batch:
         if kind == ev.PARTIAL_UPDATE_ROWS:
             width, at = lenenc(body, 8 + int.from_bytes(body[8:10], "little"))
             present = np.frombuffer(bytearray(body[at:]), np.uint8)
-            if k.all_set(present, 0, width) and k.all_set(present, (width + 7) // 8, width):
+            if all_set(present, 0, width) and all_set(present, (width + 7) // 8, width):
                 for payload in whole_rows(body, table):
                     self._written.add_row(Op.UPDATE, table.id, payload)
                 return

@@ -13,12 +13,13 @@ from headwater.source.mysql import events as ev
 from headwater.source.mysql.ask import place_of, query
 from headwater.source.mysql.gtid import Gtids, MysqlGtids
 from headwater.source.mysql.refusals import translate
+from headwater.source.mysql.register import register
 from headwater.source.mysql.session import Endpoint, Session, is_mariadb, quote_literal
 
 HEARTBEAT_S = 0.25  # so often an idle server says where its log stands
 FILE_HEAD = 4  # where the first event of a binlog file stands
 
-_COM_BINLOG_DUMP, _COM_REGISTER, _COM_BINLOG_DUMP_GTID = 0x12, 0x15, 0x1E
+_COM_BINLOG_DUMP, _COM_BINLOG_DUMP_GTID = 0x12, 0x1E
 _NON_BLOCK, _THROUGH_GTID = 0x01, 0x04
 _CHECKSUM_BYTES = 4
 _CAPABILITY_GTID = 4  # MariaDB: the replica understands its GTID events
@@ -40,9 +41,7 @@ def begin_dump(session: Session, server_id: int, start: Start) -> bool:
     uuid_text = str(uuid.uuid5(uuid.NAMESPACE_OID, f"headwater {server_id}"))
     query(session, f"SET @slave_uuid = {quote_literal(uuid_text)}, @replica_uuid = {quote_literal(uuid_text)}")
     try:
-        # only so that SHOW REPLICAS names us
-        session._execute_command(_COM_REGISTER, struct.pack("<I3BHII", server_id, 0, 0, 0, 0, 0, 0))
-        session._read_ok_packet()
+        register(session, server_id)
         command, argument = _command(session, server_id, start)
         session._execute_command(command, argument)
     except (pymysql.Error, OSError) as e:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from headwater.source.base import Bytes, Longs
-from headwater.source.mysql import kernels as k
+from headwater.source.mysql import state as k
 from headwater.source.mysql import tablemap
 from headwater.source.mysql.tablemap import TableMap
 

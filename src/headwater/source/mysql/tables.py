@@ -6,7 +6,7 @@ from headwater.model import LogColumn, Op
 from headwater.source.frames import Memory, Relation
 from headwater.source.mysql import ddl
 from headwater.source.mysql import events as ev
-from headwater.source.mysql import kernels as k
+from headwater.source.mysql import state as k
 from headwater.source.mysql.carry import Own, Server
 from headwater.source.mysql.history import History
 from headwater.source.mysql.maps import Maps

@@ -9,16 +9,17 @@ import numpy as np
 from headwater.source.base import Bytes, Longs
 from headwater.source.frames import Frames, Progress, Relation, Transactions
 from headwater.source.mysql import events as ev
-from headwater.source.mysql import kernels as k
+from headwater.source.mysql import state as k
 from headwater.source.mysql.carry import Held, Own
 from headwater.source.mysql.gtid import Run
+from headwater.source.mysql.kernels import complete, walk
 from headwater.source.mysql.maps import Maps
 
 BYTES_PER_ROW = 64  # a guess: room for rows is doubled when it is not enough
 
 
 class Written:
-    """The outcome of a batch while it is being framed. `state` is the walk's; see `kernels`.
+    """The outcome of a batch while it is being framed. `state` is the walk's; see `state`.
 
     `size` is how many bytes the frames' data has so far: the batch's own, and behind them whatever `append` added.
     """
@@ -52,7 +53,7 @@ class Written:
     def walk(self, data: Bytes, lengths: Longs, maps: Maps) -> int:
         """Walks on as far as the kernels can; see `kernels.walk`."""
         while True:
-            code = k.walk(
+            code = walk(
                 data, lengths, self.state, self._op, self._longs, self._done, self._runs,
                 self._sources, self._source_count, self._source,
                 maps.keys, maps.slots, maps.info, maps.columns, maps.steps, maps.contents,
@@ -87,7 +88,7 @@ class Written:
 
     def complete(self, number: int, moment_us: int) -> None:
         """Ends the open group at a position."""
-        while not k.complete(self.state, number, moment_us, self._done, self._runs):
+        while not complete(self.state, number, moment_us, self._done, self._runs):
             self._grow()
 
     def open_tables(self) -> list[int]:
