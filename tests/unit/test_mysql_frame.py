@@ -111,6 +111,7 @@ def frame(log: HandMade, sizes: list[int] | None = None, followed: str = "t") ->
         again, _ = f.frame(*batch, progress, memory)  # a batch may be framed again
         frames, progress = f.frame(*batch, progress, memory)
         assert again.start.tolist() == frames.start.tolist()
+        assert again.relations == frames.relations
         assert len(frames) or not len(frames.transactions)
         memory.published(frames)
         rows += [
@@ -137,7 +138,9 @@ transactions = st.lists(st.lists(statements, max_size=4), min_size=1, max_size=5
 @settings(deadline=None, max_examples=60)
 @given(transactions, st.lists(st.integers(1, 6), min_size=1, max_size=5))
 def test_rows_and_transactions_are_the_same_wherever_the_log_is_cut(groups: list[Any], sizes: list[int]) -> None:
-    log, rows, done = HandMade(), [], []
+    log = HandMade()
+    rows: list[Any] = []
+    done: list[Any] = []
     for group in groups:
         txn, before = log.begin(), len(rows)
         log.query("BEGIN")
