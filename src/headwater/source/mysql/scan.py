@@ -23,6 +23,9 @@ from headwater.source.scan import Hooks, ScanTable, Seen
 if TYPE_CHECKING:
     from headwater.source.mysql.rows import RowStream
 
+# While a batch is decoded the server goes on into the socket's buffer; of larger ones it would have to wait for us.
+BATCH_BYTES = 2 << 20
+
 
 class TableReader:
     """Reads a table through a session whose transaction stands: rows in key order, and what small questions answer."""
@@ -31,7 +34,7 @@ class TableReader:
         self._endpoint = endpoint
         self._session = session
         self._selection = selection(table, at)
-        self._batch_bytes = batch_bytes
+        self._batch_bytes = min(batch_bytes, BATCH_BYTES)
         self._stream: RowStream | None = None
         self.at = at
 
