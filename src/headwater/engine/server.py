@@ -118,12 +118,14 @@ class Server:
             self.supervisor.stop_all()
         if hasattr(self, "backfill"):
             self.backfill.stop()
-        for loop in self._loops:
+        for loop in self._loops[:-1]:
             if loop.thread is not None:
                 loop.thread.join(60)
         self._publish_last()
         if self._session is not None and self._given_session is None:
-            self._session.stop()
+            self._session.stop()  # a rewrite of a base that is under way ends with it, and leaves the base as it was
+        if self._loops and (upkeep := self._loops[-1].thread) is not None:
+            upkeep.join(60)
         if self._held is not None:
             with self.home.meta.write() as c:
                 lease.release(c, self._held)

@@ -135,6 +135,7 @@ class Upkeep:
 
         def work(current: RelationInfo) -> None:
             session = self.session()
+            log.info("rewriting relation=%s way=%s bytes=%s", relation.id, way.way, way.bytes)
             with spark.pool(session, "upkeep"):
                 rewrite.rewrite(session, self.home.storage, current, way)
 
