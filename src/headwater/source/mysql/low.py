@@ -187,4 +187,6 @@ def _names(session: Session, me: int) -> frozenset[str] | None:
 
 
 def _running(session: Session) -> dict[str, int]:
-    return {str(trx): int(thread) for trx, thread, _, _ in query(session, RUNNING)}
+    """InnoDB's list, without those whose session has gone on meanwhile: the list may be older than the sessions'."""
+    found = query(session, RUNNING)
+    return {str(trx): int(thread) for trx, thread, command, _ in found if thread == 0 or command not in ("", "Sleep")}
