@@ -117,7 +117,8 @@ def _freshness(stage: Stage, hw: Headwater, server: shop.Shop) -> float:
     times = []
     for i in range(FRESHNESS_PROBES):
         customer = 900_000 + i
-        server.execute(f"INSERT INTO customers VALUES ({customer}, 'Probe', 'p@example.com', 'Here', current_date)")
+        row = f"({customer}, 'Probe', 'p@example.com', 'Here', current_date)"
+        server.execute(f"INSERT INTO customers (id, name, email, city, joined) VALUES {row}")
         committed = time.monotonic()
         while True:
             asked = time.monotonic()
