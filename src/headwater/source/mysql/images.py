@@ -63,55 +63,22 @@ def all_set(data: Bytes, at: int, bits: int) -> bool:
     return left == 0 or int(data[at + (bits >> 3)]) & ((1 << left) - 1) == (1 << left) - 1
 
 
-@kernel("int64(uint8[::1], int64, int64)")
-def _length(data: Bytes, at: int, prefix: int) -> int:
-    if prefix == 1:
-        return int(data[at])
-    if prefix == 2:
-        return int(data[at]) | int(data[at + 1]) << 8
-    return number(data, at, prefix)
-
-
-@kernel("boolean(uint8[::1], int64, int64)")
-def _no_nulls(data: Bytes, at: int, count: int) -> bool:
-    """Whether a null bitmap is empty; MariaDB sets the bits that belong to no column."""
-    found = 0
-    for i in range(count >> 3):
-        found |= int(data[at + i])
-    if count & 7:
-        found |= int(data[at + (count >> 3)]) & ((1 << (count & 7)) - 1)
-    return found == 0
-
-
-@kernel("int64(uint8[::1], int64, int64, int64[::1], int32[:, ::1], int32[:, ::1])")
-def image_end(data: Bytes, at: int, end: int, slot: Longs, columns: Ints, steps: Ints) -> int:
-    """Where the row image at `at` ends, or -1 if that is beyond `end`. Without NULLs, runs of fixed columns are one
-    step each."""
-    nulls, count = at, slot[COLUMNS]
+@kernel("int64(uint8[::1], int64, int64, int64, int64, int32[:, ::1])")
+def image_end(data: Bytes, at: int, end: int, first: int, count: int, columns: Ints) -> int:
+    """Where the row image at `at` ends, or a place beyond `end` if it does not."""
+    nulls = at
     at += (count + 7) >> 3
-    if at > end:
-        return -1
-    if _no_nulls(data, nulls, count):
-        for i in range(slot[STEP], slot[STEP] + slot[STEPS]):
-            at += int(steps[i, 0])
-            prefix = int(steps[i, 1])
-            if prefix > 0:
-                if at + prefix > end:
-                    return -1
-                at += prefix + _length(data, at, prefix)
-        return at if at <= end else -1
-    first = slot[COLUMN]
     for c in range(count):
-        if int(data[nulls + (c >> 3)]) >> (c & 7) & 1:
+        if at > end or int(data[nulls + (c >> 3)]) >> (c & 7) & 1:
             continue
-        prefix = int(columns[first + c, 1])
-        if prefix == 0:
-            at += int(columns[first + c, 0])
-        elif at + prefix > end:
-            return -1
-        else:
-            at += prefix + _length(data, at, prefix)
-    return at if at <= end else -1
+        size, prefix = int(columns[first + c, 0]), int(columns[first + c, 1])
+        if prefix > 0:
+            if at + prefix > end:
+                return end + 1
+            for i in range(prefix):
+                size |= int(data[at + i]) << (8 * i)
+        at += prefix + size
+    return at
 
 
 @kernel(
@@ -158,23 +125,49 @@ def add_rows(
         if not all_set(data, place, width):
             return LOOK
         place += bitmap
-    row = s[ROW]
-    table, txn, known = info[slot, TABLE], s[TXN], info[slot]
+    row, txn, table = s[ROW], s[TXN], info[slot, TABLE]
+    op_number = _INSERT if what == 0 else _UPDATE if what == 1 else _DELETE
+    first, step, last_step = info[slot, COLUMN], info[slot, STEP], info[slot, STEP] + info[slot, STEPS]
+    # MariaDB sets the bits of a null bitmap that belong to no column
+    mask = (1 << (count & 7)) - 1 if count & 7 else 0xFF
     while place < end:
         if row >= len(op):
             return FULL
-        after = image_end(data, place, end, known, columns, steps)
-        if after >= 0 and images == 2:
-            after = image_end(data, after, end, known, columns, steps)
-        if after < 0:
-            return DAMAGED
-        op[row] = _INSERT if what == 0 else _UPDATE if what == 1 else _DELETE
+        at_image = place
+        for _ in range(images):
+            # written out, because a call costs more than all of it; runs of fixed columns are one step
+            nulls = 0
+            after = at_image + bitmap
+            if after <= end:
+                for i in range(bitmap - 1):
+                    nulls |= int(data[at_image + i])
+                nulls |= int(data[after - 1]) & mask
+            if nulls:
+                after = image_end(data, at_image, end, first, count, columns)
+            else:
+                for i in range(step, last_step):
+                    after += int(steps[i, 0])
+                    prefix = int(steps[i, 1])
+                    if prefix == 0:
+                        continue
+                    if after + prefix > end:
+                        return DAMAGED
+                    if prefix == 1:
+                        after += 1 + int(data[after])
+                    elif prefix == 2:
+                        after += 2 + (int(data[after]) | int(data[after + 1]) << 8)
+                    else:
+                        after += prefix + number(data, after, prefix)
+            if after > end:
+                return DAMAGED
+            at_image = after
+        op[row] = op_number
         longs[0, row] = txn
         longs[1, row] = table
         longs[2, row] = place
-        longs[3, row] = after - place
+        longs[3, row] = at_image - place
         row += 1
-        place = after
+        place = at_image
     s[NEXT] += row - s[ROW]
     s[ROW] = row
     return DONE

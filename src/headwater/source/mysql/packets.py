@@ -87,6 +87,28 @@ def widen(log_pos: int, offset: int) -> int:
     return wide + (1 << 32) if wide + (1 << 31) < offset else wide
 
 
+@kernel("int64(uint8[::1], int64, int64, uint8[::1], int64)")
+def _copy(buffer: Bytes, at: int, count: int, out: Bytes, to: int) -> int:
+    """Copies bytes; where they end. Unsigned places cannot count from the end, so whole words are moved at once."""
+    source, target = np.uint64(at), np.uint64(to)
+    for i in range(np.uint64(count)):
+        out[target + i] = buffer[source + i]
+    return to + count
+
+
+@kernel("int64(uint8[::1], int64, int64, uint8[::1], int64)")
+def _join(buffer: Bytes, at: int, payload: int, out: Bytes, to: int) -> int:
+    """Copies an event of several pieces, without its status byte; where it ends."""
+    skip, left = 1, payload
+    while left > 0:
+        size = _number(buffer, at, 3)
+        to = _copy(buffer, at + PACKET_HEADER + skip, size - skip, out, to)
+        left -= size
+        at += PACKET_HEADER + size
+        skip = 0
+    return to
+
+
 @kernel("int64(uint8[::1], int64, int64[::1], uint8[::1], int64[::1], uint32[:, ::1])")
 def split(buffer: Bytes, end: int, state: Longs, out: Bytes, lengths: Longs, tables: Words) -> int:
     """Moves whole packets from the buffer (from TAKEN on) to `out` as messages.
@@ -101,7 +123,7 @@ def split(buffer: Bytes, end: int, state: Longs, out: Bytes, lengths: Longs, tab
         while True:
             if piece + PACKET_HEADER > end:
                 return MORE
-            size = _number(buffer, piece, 3)
+            size = int(buffer[piece]) | int(buffer[piece + 1]) << 8 | int(buffer[piece + 2]) << 16
             piece += PACKET_HEADER + size
             if piece > end:
                 return MORE
@@ -118,20 +140,10 @@ def split(buffer: Bytes, end: int, state: Longs, out: Bytes, lengths: Longs, tab
             return SLOW
         # number and event, without the status byte and the checksum
         start = state[SIZE]
-        to = start + 8
-        skip = 1
-        piece = at
-        left = payload - 1
-        while left > 0:
-            size = _number(buffer, piece, 3)
-            begin = piece + PACKET_HEADER + skip
-            count = size - skip
-            for i in range(count):
-                out[to + i] = buffer[begin + i]
-            to += count
-            left -= count
-            piece += PACKET_HEADER + size
-            skip = 0
+        if payload < PIECE:
+            to = _copy(buffer, head + 1, payload - 1, out, start + 8)
+        else:
+            to = _join(buffer, at, payload, out, start + 8)
         if state[CHECKSUM]:
             to -= 4
             if crc32(out, start + 8, to, tables) != _number(out, to, 4):
