@@ -181,3 +181,15 @@ def test_rows_of_a_shape_that_is_gone_break_the_table(nameless: MyDatabase) -> N
     changes = reader.read()
     assert changes[0].op is Op.BREAK
     assert "binlog_row_metadata = FULL" in reader.relations[0].broken
+
+
+def test_hidden_columns_of_mariadb_do_no_harm(mariadb: EmbeddedMariaDB, mariadb_database: MyDatabase) -> None:
+    mariadb.execute("SET GLOBAL binlog_row_metadata = NO_LOG")
+    try:
+        mariadb_database.execute("CREATE TABLE t (id int PRIMARY KEY, b blob, UNIQUE (b))")
+        reader = LogReader(mariadb_database, ("t",))
+        mariadb_database.execute("INSERT INTO t VALUES (1, 'a')")
+        assert [c.op for c in reader.read()] == [Op.INSERT]
+        assert names(reader) == [["id", "b", "DB_ROW_HASH_1"]]
+    finally:
+        mariadb.execute("SET GLOBAL binlog_row_metadata = FULL")

@@ -97,12 +97,26 @@ class History:
             if e.retry is Retry.AUTO:
                 raise
             return f"the names of its columns cannot be read ({e.message}); {MEND} puts them into the log"
+        if now is not None:
+            now = _with_hidden(now, table)
         if now is None or len(now.columns) != len(table.columns):
             return f"its columns changed since these rows were written; {MEND} puts their names into the log"
         if any(c.type_oid not in _codes(n.data_type) for c, n in zip(table.columns, now.columns, strict=True)):
             return f"its columns changed since these rows were written; {MEND} puts their names into the log"
         memory.put(_names(table.id), 0, str(now.position).encode())
         return tuple(_named(table, c, n) for c, n in zip(table.columns, now.columns, strict=True))
+
+
+def _with_hidden(now: Now, table: TableMap) -> Now:
+    """With the columns that MariaDB writes and does not show: a hash for each unique key over a text of any length.
+
+    If they are dropped columns instead, the DROP lies between these rows and now, and breaks the table when it is met.
+    """
+    more = table.columns[len(now.columns) :]
+    if any(c.type_oid != t.LONGLONG for c in more):
+        return now
+    hashes = (NowColumn(f"DB_ROW_HASH_{i}", "bigint", "bigint unsigned", "", False) for i, _ in enumerate(more, 1))
+    return replace(now, columns=(*now.columns, *hashes))
 
 
 def _codes(data_type: str) -> tuple[int, ...]:
