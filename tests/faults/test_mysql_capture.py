@@ -119,7 +119,7 @@ def test_kills_at_random_moments_lose_and_repeat_nothing(kind: type[Mysql], prep
     upstream = prepare(kind)
     with captured(tmp_path, upstream) as c:
         with Writers(upstream.database, seed, moods=kind.moods):
-            for _ in range(3):
+            for _ in range(2):
                 c.start()
                 goal = c.info().last_index + numbers.randrange(1, 500)
                 wait_for(lambda goal=goal: c.info().last_index > goal, c.log()[-2000:], 90)  # type: ignore[misc]

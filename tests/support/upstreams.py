@@ -115,6 +115,7 @@ class Mysql(Upstream):
     uuid_type = "binary(16)"
     moods: ClassVar[tuple[str, ...]] = (
         "SET SESSION binlog_transaction_compression = ON",
+        "SET SESSION binlog_row_value_options = PARTIAL_JSON",
         "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
     )
 
