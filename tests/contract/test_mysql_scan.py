@@ -16,6 +16,8 @@ from headwater.backfill.span import WHOLE, one_key
 from headwater.decode.mysql.resultset import to_lake
 from headwater.errors import DataError, HeadwaterError, Retry, SourceError
 from headwater.model import Bound, Joined, Span, Test
+from headwater.source.mysql.begin import prepared
+from headwater.source.mysql.low import binlog_end
 from headwater.source.mysql.upstream import MysqlUpstream
 from support.mysql import MyDatabase
 from support.mysql_scan import Bench, bench
@@ -298,3 +300,23 @@ def test_positions_know_themselves(my_database: MyDatabase) -> None:
         False,
         False,
     ]
+
+
+def test_a_changelog_does_not_begin_between_a_prepared_transaction_and_its_commit(my_database: MyDatabase) -> None:
+    my_database.execute("CREATE TABLE t (id int PRIMARY KEY)")
+    upstream = MysqlUpstream(my_database.options, my_database.server.password)
+    told: list[str] = []
+    with my_database.connect() as session, session.cursor() as cursor:
+        for statement in ("XA START 'late'", "INSERT INTO t VALUES (1)", "XA END 'late'", "XA PREPARE 'late'"):
+            cursor.execute(statement)
+
+        def commit(who: str) -> None:
+            if not told:
+                told.append(who)
+                cursor.execute("XA COMMIT 'late'")
+
+        made = upstream.prepare(commit)
+    assert told and "late" in told[0]
+    with my_database.endpoint.connect() as session:
+        assert upstream.number(made.position) <= binlog_end(session).number
+        assert prepared(session) == []

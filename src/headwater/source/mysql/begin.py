@@ -7,10 +7,14 @@ taken: what lies behind it will be kept, and what lies before it must be visible
 from __future__ import annotations
 
 import re
+import time
+from collections.abc import Callable
 from dataclasses import replace
 
+import pymysql
+
 from headwater.errors import Retry, SourceError
-from headwater.source.mysql.ask import query, records
+from headwater.source.mysql.ask import place_of, query, records
 from headwater.source.mysql.gtid import MysqlGtids
 from headwater.source.mysql.low import (
     Low,
@@ -23,16 +27,45 @@ from headwater.source.mysql.low import (
     words,
 )
 from headwater.source.mysql.position import Position
+from headwater.source.mysql.refusals import translate
 from headwater.source.mysql.session import Endpoint, Session, is_mariadb, quote_literal
 
+PREPARED_S = 1.0
+MAY_NOT_SEE = 1401  # what XA RECOVER says to a user without the privilege
 START_S = 60.0  # a commit may be between the binlog and visibility for so long before a start gives up
 TRIES = 10  # the binlog may go on in another file meanwhile
 GTID = r"GTID_NEXT\s*=\s*'([^']+)'"
 VIEW = "START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY"
 
 
-def start(endpoint: Endpoint, session: Session, shift: int) -> Position:
-    """A place for a new changelog, with exactly the transactions up to it, if the server numbers them."""
+def start(endpoint: Endpoint, session: Session, shift: int, on_wait: Callable[[str], None]) -> Position:
+    """A place for a new changelog, with exactly the transactions up to it, if the server numbers them.
+
+    No transaction was prepared before it and is to commit behind it: its rows would lie before the place. Whose these
+    are is shown each second.
+    """
+    while True:
+        place = _place(endpoint, session, shift)
+        waiting = prepared(session)
+        if not waiting:
+            return place
+        on_wait("; ".join(f"prepared transaction {name} (XA COMMIT or XA ROLLBACK ends it)" for name in waiting))
+        time.sleep(PREPARED_S)
+
+
+def prepared(session: Session) -> list[str]:
+    """The prepared transactions, as far as this user may see them: MySQL wants XA_RECOVER_ADMIN for that."""
+    try:
+        with session.cursor() as cursor:
+            cursor.execute("XA RECOVER")
+            return [str(row[3]) for row in cursor.fetchall()]
+    except (pymysql.Error, OSError) as e:
+        if e.args[:1] == (MAY_NOT_SEE,):
+            return []
+        raise translate(place_of(session), e) from e
+
+
+def _place(endpoint: Endpoint, session: Session, shift: int) -> Position:
     if is_mariadb(session):
         query(session, VIEW)
         place = snapshot_place(session, shift)

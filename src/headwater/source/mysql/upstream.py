@@ -60,7 +60,7 @@ class MysqlUpstream:
     def prepare(self, on_wait: Callable[[str], None]) -> Prepared:
         with self.endpoint.connect() as session:
             server = describe_server(session)
-            place = begin.start(self.endpoint, session, self._shift)
+            place = begin.start(self.endpoint, session, self._shift, on_wait)
         return Prepared(str(place), place.number, server.identity, server.life)
 
     def publish(self, schema: str, table: str) -> str:
