@@ -13,9 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from headwater.changelog.reader import index_at
 from headwater.check.compare import Comparison, compare
 from headwater.check.digest import Digest, digest, hashes, rows_in
-from headwater.check.verify import index_at, merged
+from headwater.check.verify import merged
 from headwater.decode.values import arrow_schema
 from headwater.model import Bound, Column, CoveredSpan, Span, UpstreamType
 from headwater.source.postgres.session import lsn_to_int

@@ -1,4 +1,4 @@
-"""What a framing sets aside: found again by who needs it, never by a batch that comes instead of the one that wrote it."""
+"""What a framing sets aside: found again by who needs it, never by the wrong batch."""
 
 from __future__ import annotations
 

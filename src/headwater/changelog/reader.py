@@ -43,6 +43,13 @@ def read_transactions(storage: Storage, paths: Iterable[str]) -> pa.Table:
     return pa.Table.from_batches(batches, schema=TRANSACTIONS)
 
 
+def index_at(transactions: pa.Table, position: int, after: int) -> int:
+    """The last index of the last transaction whose commit ends at or before a position; `after` if there is none."""
+    ends = transactions["commit"].to_numpy()
+    last = transactions["last_index"].to_numpy()[ends <= position]
+    return max(int(last.max(initial=after)), after)
+
+
 def _transactions(file: pa.ipc.RecordBatchFileReader) -> pa.RecordBatch:
     batch = file.get_batch(file.num_record_batches - 1)
     payload = batch.column(3)

@@ -16,7 +16,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from headwater.backfill.scan import scan_table
-from headwater.changelog.reader import read_transactions
+from headwater.changelog.reader import index_at, read_transactions
 from headwater.check.compare import KEY_LIMIT, Comparison, compare
 from headwater.check.digest import Digest, digest, rows_in
 from headwater.decode.scan import to_lake
@@ -227,13 +227,6 @@ def reach_in(
         return index_at(read_transactions(storage, [s.path for s in found]), number(position), after)
 
     return reach
-
-
-def index_at(transactions: pa.Table, position: int, after: int) -> int:
-    """The last index of the last transaction whose commit ends at or before a position; `after` if there is none."""
-    ends = transactions["commit"].to_numpy()
-    last = transactions["last_index"].to_numpy()[ends <= position]
-    return max(int(last.max(initial=after)), after)
 
 
 def _table(batches: list[pa.RecordBatch], columns: Sequence[Column], key: Sequence[str]) -> pa.Table:

@@ -13,16 +13,18 @@ from functools import partial
 from pyspark.sql import SparkSession
 
 from headwater.backfill.pace import Pace
+from headwater.changelog.reader import index_at, read_transactions
 from headwater.engine import crash, spark
 from headwater.engine.home import Home
 from headwater.engine.planner import leave_rest, plan_relation
 from headwater.engine.scanner import remove_files, scan
-from headwater.engine.upstreams import upstream_of
+from headwater.engine.upstreams import passed, upstream_of
 from headwater.errors import DataError, HeadwaterError, Retry
-from headwater.meta import connections, lease, relations, spans
+from headwater.meta import connections, lease, relations, segments, spans
 from headwater.meta.lease import Lease
 from headwater.model import ConnectionState, Control, RelationInfo, SpanInfo, SpanState, TableState
 from headwater.relation import base
+from headwater.source.kinds import kind
 
 log = logging.getLogger(__name__)
 
@@ -143,10 +145,31 @@ class Backfill:
         if work.planning is not None:
             self._collect(relation, work)
             return
-        older = upstream_of(self._home.meta, relation.connection_id).older(work.ticket)
+        upstream = upstream_of(self._home.meta, relation.connection_id)
+        older = upstream.older(work.ticket)
         work.waiting_for = older[0] if older else ""
-        if not older:  # in the pool: a hundred new tables must not hold up the scans of the others
+        if not older and not self._reached(relation, upstream.begun(work.ticket)):
+            work.waiting_for = "the changelog to reach the table's beginning"
+        elif not older:  # in the pool: a hundred new tables must not hold up the scans of the others
             work.planning = self._planners.submit(self._make_base, relation)
+
+    def _reached(self, relation: RelationInfo, begun: str) -> bool:
+        """Whether the changelog has passed the place where the table begins; what lies before it concerns no scan."""
+        if not begun:
+            return True
+        with self._home.meta.read() as c:
+            connection = connections.get(c, relation.connection_id)
+            if not passed(connection.type, connection.position, begun):
+                return False
+            now = relations.get_or_none(c, relation.id)
+            since = now.begin_index if now is not None else connection.committed_index
+            around = segments.in_range(c, connection.id, since, connection.committed_index)
+        found = read_transactions(self._home.storage, [s.path for s in around])
+        index = index_at(found, kind(connection.type).number(begun), since)
+        with self._home.meta.write() as c:
+            lease.check(c, self._held)
+            relations.set_begin(c, relation.id, index)
+        return True
 
     def _make_base(self, relation: RelationInfo) -> None:
         """Creates the empty base; from then on the table is being filled."""

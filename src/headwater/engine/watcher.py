@@ -39,7 +39,10 @@ class Watcher:
             before = {r.id: relations.fingerprint(c, r.id) for rs in by_connection.values() for r in rs}
             for relation in (r for rs in by_connection.values() for r in rs):
                 known = segments.schemas(c, relation.connection_id, relation.upstream_id)
-                versions[relation.id] = [v for v in known if v.id > self._schemas.get(relation.id, 0)]
+                seen = self._schemas.get(relation.id, 0)
+                # what broke the table before it began does not concern it: its scans came later
+                before_it = {v.id for v in known if v.broken and v.from_index <= relation.begin_index}
+                versions[relation.id] = [v for v in known if v.id > seen and v.id not in before_it]
         for connection_id, watched in by_connection.items():
             upstream = upstream_of(self._home.meta, connection_id)
             now = upstream.fingerprint([r.upstream_id for r in watched])

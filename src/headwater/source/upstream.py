@@ -86,6 +86,10 @@ class Upstream(Protocol):
     def older(self, ticket: str) -> list[str]:
         """Who must still end before the table may be planned, in words; empty when nobody, and then it may."""
 
+    def begun(self, ticket: str) -> str:
+        """A position up to which every scan of the table sees everything, once `older` names nobody; empty: what a scan
+        saw is not a matter of positions here."""
+
     def withdraw(self, schema: str, table: str) -> None:
         """Makes the log forget the table. Called by DROP TABLE."""
 

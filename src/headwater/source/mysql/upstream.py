@@ -13,7 +13,7 @@ from headwater.source.base import Source
 from headwater.source.mysql import begin, watch
 from headwater.source.mysql.checks import check_connection
 from headwater.source.mysql.find import find_table
-from headwater.source.mysql.low import binlog_end
+from headwater.source.mysql.low import Low, binlog_end
 from headwater.source.mysql.options import OPTIONS, default_server_id
 from headwater.source.mysql.position import OFFSET_BITS, Position
 from headwater.source.mysql.reach import MysqlReach
@@ -70,6 +70,9 @@ class MysqlUpstream:
     def older(self, ticket: str) -> list[str]:
         with self.endpoint.connect() as session:
             return begin.older(session, ticket, self._shift)
+
+    def begun(self, ticket: str) -> str:
+        return str(Low.of_ticket(ticket).position)
 
     def withdraw(self, schema: str, table: str) -> None:
         """Nothing: the binlog holds every table, and the capture drops what nobody follows."""

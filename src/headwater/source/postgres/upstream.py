@@ -88,6 +88,9 @@ class PostgresUpstream:
                 publication.touch(session, self._publication)
             return [str(w) for w in waiting]
 
+    def begun(self, ticket: str) -> str:
+        return ""
+
     def withdraw(self, schema: str, table: str) -> None:
         if self._may_create:
             with self.endpoint.connect() as session:
