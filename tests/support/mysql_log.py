@@ -13,7 +13,7 @@ import numpy as np
 from headwater.model import Op, SchemaVersion
 from headwater.source.base import Inbox
 from headwater.source.frames import Frames, Progress, Relation
-from headwater.source.mysql.begin import start
+from headwater.source.mysql.begin import place_now
 from headwater.source.mysql.log import MysqlLog, MysqlSource
 from headwater.source.mysql.position import Position, table_number
 from support.mysql import MyDatabase
@@ -163,7 +163,7 @@ def now(database: MyDatabase) -> str:
     """Where a connection that begins now begins."""
     session = database.endpoint.connect()
     try:
-        return str(start(database.endpoint, session, 0))
+        return str(place_now(database.endpoint, session, 0))
     finally:
         session.close()
 

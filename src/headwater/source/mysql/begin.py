@@ -45,7 +45,7 @@ def start(endpoint: Endpoint, session: Session, shift: int, on_wait: Callable[[s
     are is shown each second.
     """
     while True:
-        place = _place(endpoint, session, shift)
+        place = place_now(endpoint, session, shift)
         waiting = prepared(session)
         if not waiting:
             return place
@@ -65,7 +65,8 @@ def prepared(session: Session) -> list[str]:
         raise translate(place_of(session), e) from e
 
 
-def _place(endpoint: Endpoint, session: Session, shift: int) -> Position:
+def place_now(endpoint: Endpoint, session: Session, shift: int) -> Position:
+    """Where the binlog stands, with exactly the transactions up to there, if the server numbers them."""
     if is_mariadb(session):
         query(session, VIEW)
         place = snapshot_place(session, shift)
