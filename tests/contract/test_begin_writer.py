@@ -5,25 +5,33 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from support.invariant import check_upstream
+import pytest
+
+from support import upstreams
+from support.invariant import QUERY, check_invariant
 from support.wait import wait_for
-from support.writer import TABLES, Writer, create_schema
+from support.writer import Writer, create_schema
+
+KINDS = {"_mixed", "_rolled_back", "_nested", "_large", "_again", "_big", "_transfer", "_truncate"}
 
 
-def test_the_random_writer_does_everything_it_promises(database: Any) -> None:
-    with database.connect() as session:
-        create_schema(session)
-        writer = Writer(database.dsn, seed=11).start()
-        wanted = {"_mixed", "_rolled_back", "_nested", "_toast", "_again", "_big", "_transfer", "_truncate"}
-        deadline = time.monotonic() + 60
-        while not wanted <= writer.done.keys() and not writer.errors and time.monotonic() < deadline:
-            check_upstream(session)
-        writer.stop()
-        assert wanted <= writer.done.keys()
-        assert sum(writer.done.values()) > 2 * writer.done["refused"]
-        check_upstream(session)
-        for table in TABLES:
-            assert session.execute(f"SELECT count(*) >= 0 FROM {table}").fetchone() == (True,)
+@pytest.mark.parametrize("kind", upstreams.EVERY, ids=lambda k: k.name)
+def test_the_random_writer_does_everything_it_promises(
+    kind: type[upstreams.Upstream], request: pytest.FixtureRequest
+) -> None:
+    upstream = upstreams.fresh(request, kind)
+    upstream.create_schema(rows=100, seed=11)
+    wanted = KINDS | ({"_prepared"} if upstream.dialect.two_phase else set())
+    writer = upstream.writer(11, 0).start()
+    deadline = time.monotonic() + 60
+    while not wanted <= writer.done.keys() and not writer.errors and time.monotonic() < deadline:
+        check_invariant(*upstream.execute(QUERY)[0])
+    writer.stop()
+    assert wanted <= writer.done.keys()
+    assert sum(writer.done.values()) > 2 * writer.done["refused"]
+    check_invariant(*upstream.execute(QUERY)[0])
+    for table in upstream.tables:
+        assert upstream.execute(f"SELECT count(*) FROM {table}")[0][0] >= 0
 
 
 def test_a_writer_keeps_to_its_rate(database: Any) -> None:

@@ -15,14 +15,3 @@ QUERY = (
 def check_invariant(total: Any, a: Any, b: Any) -> None:
     """Money is neither made nor lost: a transfer is seen in both tables or in none."""
     assert (int(total), int(a), int(b)) == (TOTAL, ACCOUNTS, ACCOUNTS), (total, a, b)
-
-
-def check_upstream(connection: Any) -> None:
-    """The invariant holds upstream itself, so that a failure elsewhere is a failure there."""
-    check_invariant(*connection.execute(QUERY).fetchone())
-
-
-def check_lake(hw: Any) -> None:
-    """The invariant in one SELECT over both tables at one epoch; `hw` is what `headwater.open` gives."""
-    (row,) = hw.sql(QUERY)[0].rows.to_pylist()
-    check_invariant(row["total"], row["a"], row["b"])
