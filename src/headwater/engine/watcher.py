@@ -59,7 +59,8 @@ class Watcher:
             try:
                 Layout.of(version, relation.columns, relation.key)
             except DataError as e:
-                self._record(relation, "", e)
+                hint = e.hint.replace("RESYNC TABLE reads", f"RESYNC TABLE {relation.name} reads")
+                self._record(relation, "", DataError(e.code, e.message, hint, e.retry))
                 return True
             self._schemas[relation.id] = version.id
         return False
