@@ -36,9 +36,9 @@ def test_the_changelog_holds_each_committed_change_once_in_commit_order(database
 
 def test_an_older_server_is_captured_alike_and_transaction_numbers_have_64_bits(tmp_path: Path) -> None:
     with EmbeddedPostgres(16, database="older") as pg:
-        pg._end(signal.SIGINT)
+        pg.end(signal.SIGINT)
         reset = [str(pg.bin / "pg_resetwal"), "-e", "3", "-D", str(pg.data)]
-        subprocess.run(reset, check=True, capture_output=True, **pg._as_account())
+        subprocess.run(reset, check=True, capture_output=True, **pg.as_account())
         pg.start()
         check_random_writers(pg.dsn(), tmp_path / "random")
         pg.execute("SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots")
@@ -187,7 +187,7 @@ def test_a_promoted_server_is_followed_onto_its_new_timeline(tmp_path: Path) -> 
             c.start()
             upstream.execute("INSERT INTO t VALUES (1)")
             c.wait_caught_up()
-            pg._end(signal.SIGINT)
+            pg.end(signal.SIGINT)
             (pg.data / "recovery.signal").touch()
             with (pg.data / "postgresql.conf").open("a") as conf:
                 conf.write("restore_command = 'false'\n")

@@ -7,13 +7,11 @@ import os
 import shutil
 import signal
 import subprocess
-import tempfile
-import time
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
-from headwater.demo.machine import account, free_port, reachable
+from headwater.demo.machine import free_port, reachable
+from headwater.demo.process import ServerProcess
 from headwater.errors import MachineError
 
 START_TIMEOUT_S = 60.0
@@ -31,27 +29,25 @@ DEFAULTS = {
 }
 
 
-class EmbeddedPostgres:
+class EmbeddedPostgres(ServerProcess):
     """A server of its own in a temporary directory, on a free loopback port, user `postgres`, password `postgres`.
 
-    `version` 16 or 18. Use as a context manager, or call `stop()`. `crash()` is an immediate shutdown; `start()` after
-    it recovers. `settings` are added to postgresql.conf.
+    `version` 16 or 18. `crash()` is an immediate shutdown. `settings` are added to postgresql.conf.
     """
 
+    name = "PostgreSQL"
+    ends = leaves = signal.SIGINT
+    crashes = signal.SIGQUIT
     user = "postgres"
     password = "postgres"
-    host = "127.0.0.1"
 
     def __init__(self, version: int = 18, settings: dict[str, str] | None = None, database: str = "postgres") -> None:
         self.bin = _binaries(version)
+        super().__init__(("postgres",))
         self.version = version
         self.database = database
         self.settings = {**DEFAULTS, **(settings or {})}
         self.port = free_port()
-        self.root = Path(tempfile.mkdtemp(prefix="headwater-pg-"))
-        self.data = self.root / "data"
-        self._process: subprocess.Popen[bytes] | None = None
-        self._account = account("postgres")
         if self._account:
             os.chown(self.root, self._account.pw_uid, self._account.pw_gid)
         try:
@@ -88,59 +84,11 @@ class EmbeddedPostgres:
             cursor = connection.execute(statement)
             return list(cursor.fetchall()) if cursor.description else []
 
-    def start(self) -> None:
-        """Starts the server and waits until it accepts connections."""
-        log = (self.root / "log").open("ab")
-        self._process = subprocess.Popen(
-            [str(self.bin / "postgres"), "-D", str(self.data)],
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
-            **self._as_account(),
-        )
-        log.close()
-        deadline = time.monotonic() + START_TIMEOUT_S
-        while True:
-            if self._process.poll() is not None or time.monotonic() > deadline:
-                tail = (self.root / "log").read_text(errors="replace")[-2000:]
-                raise MachineError("source.unreachable", f"the embedded PostgreSQL did not start:\n{tail}")
-            try:
-                self.connect("postgres", connect_timeout=2).close()
-                return
-            except Exception:
-                time.sleep(0.05)
+    def command(self) -> list[str]:
+        return [str(self.bin / "postgres"), "-D", str(self.data)]
 
-    def crash(self) -> None:
-        """An immediate shutdown, as after a power cut: unflushed commits are lost."""
-        self._end(signal.SIGQUIT)
-
-    def restart(self) -> None:
-        """A fast shutdown and a start."""
-        self._end(signal.SIGINT)
-        self.start()
-
-    def stop(self) -> None:
-        """Ends the server and removes its files."""
-        self._end(signal.SIGINT)
-        shutil.rmtree(self.root, ignore_errors=True)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
-        self.stop()
-
-    def _end(self, sig: signal.Signals) -> None:
-        process, self._process = self._process, None
-        if process is None or process.poll() is not None:
-            return
-        process.send_signal(sig)
-        try:
-            process.wait(20)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait(20)
+    def answer(self) -> None:
+        self.connect("postgres", connect_timeout=2).close()
 
     def _initialise(self) -> None:
         secret = self.root / "password"
@@ -154,7 +102,7 @@ class EmbeddedPostgres:
             ],
             check=True,
             capture_output=True,
-            **self._as_account(),
+            **self.as_account(),
         )
         secret.unlink()
         lines = {
@@ -167,12 +115,6 @@ class EmbeddedPostgres:
             conf.writelines(f"{k} = '{v}'\n" for k, v in lines.items())
         with (self.data / "pg_hba.conf").open("w") as hba:
             hba.write("host all all 127.0.0.1/32 scram-sha-256\nhost replication all 127.0.0.1/32 scram-sha-256\n")
-
-    def _as_account(self) -> dict[str, Any]:
-        """PostgreSQL refuses to run as root, so root starts it as an unprivileged account."""
-        if not self._account:
-            return {"cwd": self.root}
-        return {"user": self._account.pw_uid, "group": self._account.pw_gid, "cwd": self.root}
 
 
 def _binaries(version: int) -> Path:

@@ -8,30 +8,26 @@ import shutil
 import signal
 import subprocess
 import tempfile
-import time
 from pathlib import Path
-from types import TracebackType
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
-from headwater.demo.machine import account, free_port, link_tree, reachable
-from headwater.errors import MachineError
+from headwater.demo.machine import free_port, link_tree, reachable
+from headwater.demo.process import ServerProcess
 
-START_TIMEOUT_S = 60.0
-STOP_TIMEOUT_S = 30.0
 LASTING = ("innodb_page_size", "innodb_data_file_path", "lower_case_table_names")  # what a data directory is made with
 
 Settings = dict[str, str | None]  # None: a bare flag such as skip_log_bin
 _templates: dict[tuple[Any, ...], Path] = {}
 
 
-class EmbeddedServer:
+class EmbeddedServer(ServerProcess):
     """A server of the MySQL family in a temporary directory, on a free loopback port, user `root`, password `root`.
 
-    Use as a context manager, or call `stop()`. `crash()` kills the process; `start()` after it recovers. `settings` are
-    added to my.cnf: `None` is a bare flag.
+    `settings` are added to my.cnf: `None` is a bare flag.
     """
 
-    name: ClassVar[str]
+    ends = signal.SIGTERM
+    crashes = leaves = signal.SIGKILL
     defaults: ClassVar[Settings] = {
         "server_id": "1",
         "log_bin": "binlog",
@@ -48,17 +44,13 @@ class EmbeddedServer:
 
     user = "root"
     password = "root"
-    host = "127.0.0.1"
 
     def __init__(self, settings: Settings | None = None, database: str = "test") -> None:
         install = self.find()
+        super().__init__(("mysql",))
         self.database = database
         self.settings = {**EmbeddedServer.defaults, **self.defaults, **(settings or {})}
         self.port = free_port()
-        self.root = Path(tempfile.mkdtemp(prefix=f"headwater-{self.name}-"))
-        self.data = self.root / "data"
-        self._process: subprocess.Popen[bytes] | None = None
-        self._account = account("mysql")
         try:
             if self._account and not reachable(install / "any"):
                 link_tree(install, self.root / "install")
@@ -105,47 +97,8 @@ class EmbeddedServer:
             cursor.execute(statement)
             return list(cursor.fetchall())
 
-    def start(self) -> None:
-        """Starts the server and waits until it accepts connections."""
-        log = (self.root / "log").open("ab")
-        self._process = subprocess.Popen(
-            self.command(),
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
-            **self.as_account(),
-        )
-        log.close()
-        deadline = time.monotonic() + START_TIMEOUT_S
-        while True:
-            if self._process.poll() is not None or time.monotonic() > deadline:
-                raise self.failed("did not start", (self.root / "log").read_bytes())
-            try:
-                self.connect("mysql", connect_timeout=2).close()
-                return
-            except Exception:
-                time.sleep(0.05)
-
-    def crash(self) -> None:
-        """`kill -9`: what was not flushed is lost."""
-        self._end(signal.SIGKILL)
-
-    def restart(self) -> None:
-        """A clean shutdown and a start."""
-        self._end(signal.SIGTERM)
-        self.start()
-
-    def stop(self) -> None:
-        """Ends the server and removes its files."""
-        self._end(signal.SIGKILL)
-        shutil.rmtree(self.root, ignore_errors=True)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
-        self.stop()
+    def answer(self) -> None:
+        self.connect("mysql", connect_timeout=2).close()
 
     def command(self, *options: str) -> list[str]:
         """The server's command line."""
@@ -159,17 +112,6 @@ class EmbeddedServer:
         done = subprocess.run(command, input=input.encode(), capture_output=True, check=False, **self.as_account())
         if done.returncode:
             raise self.failed("could not be initialised", done.stdout + done.stderr)
-
-    def as_account(self) -> dict[str, Any]:
-        """Servers refuse to run as root, so root starts them as an unprivileged account."""
-        if not self._account:
-            return {"cwd": self.root}
-        return {"user": self._account.pw_uid, "group": self._account.pw_gid, "cwd": self.root}
-
-    def failed(self, what: str, log: bytes) -> MachineError:
-        """The error for a server that does not run, with the end of what it said."""
-        tail = log.decode(errors="replace")[-2000:]
-        return MachineError("source.unreachable", f"the embedded {self.name} {what}:\n{tail}")
 
     def _fill(self) -> None:
         """A data directory: the first of its kind in this process is initialised, others are copies of that."""
@@ -206,17 +148,6 @@ class EmbeddedServer:
     def _own(self, path: Path) -> None:
         if self._account:
             os.chown(path, self._account.pw_uid, self._account.pw_gid)
-
-    def _end(self, sig: signal.Signals) -> None:
-        process, self._process = self._process, None
-        if process is None or process.poll() is not None:
-            return
-        process.send_signal(sig)
-        try:
-            process.wait(STOP_TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait(STOP_TIMEOUT_S)
 
 
 def _copy(source: Path, target: Path) -> None:

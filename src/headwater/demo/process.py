@@ -1,0 +1,107 @@
+"""A database server as a process of its own, in a temporary directory, that can be crashed and started again."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Any, ClassVar, Self
+
+from headwater.demo.machine import account
+from headwater.errors import MachineError
+
+START_TIMEOUT_S = 60.0
+STOP_TIMEOUT_S = 30.0
+
+
+class ServerProcess:
+    """The life of a server. Use as a context manager, or call `stop()`; `start()` after a `crash()` recovers."""
+
+    name: ClassVar[str]
+    host = "127.0.0.1"
+    ends: ClassVar[signal.Signals]  # a clean shutdown
+    crashes: ClassVar[signal.Signals]  # as after a power cut
+    leaves: ClassVar[signal.Signals]  # the quickest end that leaves nothing behind but files
+
+    def __init__(self, accounts: tuple[str, ...]) -> None:
+        self.root = Path(tempfile.mkdtemp(prefix=f"headwater-{self.name.lower()}-"))
+        self.data = self.root / "data"
+        self._process: subprocess.Popen[bytes] | None = None
+        self._account = account(*accounts)
+
+    def command(self) -> list[str]:
+        """What runs the server."""
+        raise NotImplementedError
+
+    def answer(self) -> None:
+        """Raises while the server accepts no connections."""
+        raise NotImplementedError
+
+    def start(self) -> None:
+        """Starts the server and waits until it accepts connections."""
+        log = (self.root / "log").open("ab")
+        self._process = subprocess.Popen(
+            self.command(),
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+            **self.as_account(),
+        )
+        log.close()
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while True:
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                raise self.failed("did not start", (self.root / "log").read_bytes())
+            try:
+                self.answer()
+                return
+            except Exception:
+                time.sleep(0.05)
+
+    def crash(self) -> None:
+        """Ends it as a power cut would: what was not flushed is lost."""
+        self.end(self.crashes)
+
+    def restart(self) -> None:
+        """A clean shutdown and a start."""
+        self.end(self.ends)
+        self.start()
+
+    def stop(self) -> None:
+        """Ends the server and removes its files."""
+        self.end(self.leaves)
+        shutil.rmtree(self.root, ignore_errors=True)
+
+    def end(self, sig: signal.Signals) -> None:
+        """Sends a signal and waits for the end; what does not end is killed."""
+        process, self._process = self._process, None
+        if process is None or process.poll() is not None:
+            return
+        process.send_signal(sig)
+        try:
+            process.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait(STOP_TIMEOUT_S)
+
+    def as_account(self) -> dict[str, Any]:
+        """Servers refuse to run as root, so root starts them as an unprivileged account."""
+        if not self._account:
+            return {"cwd": self.root}
+        return {"user": self._account.pw_uid, "group": self._account.pw_gid, "cwd": self.root}
+
+    def failed(self, what: str, log: bytes) -> MachineError:
+        """The error for a server that does not run, with the end of what it said."""
+        tail = log.decode(errors="replace")[-2000:]
+        return MachineError("source.unreachable", f"the embedded {self.name} {what}:\n{tail}")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
+        self.stop()
