@@ -3,44 +3,24 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any
 
-from headwater.model import Column, Condition, Joined, Test
+from headwater.model import Condition
+from headwater.source.filter import render
 from headwater.source.mysql.keyset import ROW
 from headwater.source.mysql.session import quote_identifier
 
 
-def filter_text(condition: Condition, columns: Sequence[Column]) -> str:
+def filter_text(condition: Condition) -> str:
     """The condition for a WHERE, in parentheses."""
-    return _text(condition, {c.name: c for c in columns})
-
-
-def _text(condition: Condition, columns: dict[str, Column]) -> str:
-    match condition:
-        case Joined(word="not", parts=(part,)):
-            return f"(NOT {_text(part, columns)})"
-        case Joined(word=word, parts=parts):
-            return "(" + f" {word.upper()} ".join(_text(p, columns) for p in parts) + ")"
-        case Test(column=column, op="null"):
-            return f"({_quoted(column)} IS NULL)"
-        case Test(column=column, op="in", values=values):
-            return f"({_operand(column, values[0])} IN ({', '.join(_constant(v) for v in values)}))"
-        case Test(column=column, op=op, values=(value,)):
-            return f"({_operand(column, value)} {op} {_constant(value)})"
-    raise AssertionError(condition)
-
-
-def _quoted(column: str) -> str:
-    return f"{ROW}.{quote_identifier(column)}"
+    return render(condition, _operand, _constant)
 
 
 def _operand(column: str, value: Any) -> str:
     """The column as it compares with the constant: text by its UTF-8 bytes, for which no two texts are alike."""
-    if isinstance(value, str):
-        return f"CAST(CONVERT({_quoted(column)} USING utf8mb4) AS BINARY)"
-    return _quoted(column)
+    quoted = f"{ROW}.{quote_identifier(column)}"
+    return f"CAST(CONVERT({quoted} USING utf8mb4) AS BINARY)" if isinstance(value, str) else quoted
 
 
 def _constant(value: Any) -> str:

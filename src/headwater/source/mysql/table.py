@@ -89,7 +89,7 @@ def selection(table: ScanTable, at: Table) -> Selection:
         else:
             chosen.append(_of(text, name))
             places.append(next(twins))
-    condition = f" AND {filter_text(table.filter, table.columns)}" if table.filter else ""
+    condition = f" AND {filter_text(table.filter)}" if table.filter else ""
     return Selection(tuple(chosen), tuple(places), condition)
 
 

@@ -5,24 +5,14 @@ from __future__ import annotations
 import datetime
 from typing import Any
 
-from headwater.model import Condition, Joined, Test
+from headwater.model import Condition
+from headwater.source.filter import render
 from headwater.source.postgres.session import quote_identifier, quote_literal
 
 
 def filter_text(condition: Condition) -> str:
     """The condition for a WHERE, in parentheses."""
-    match condition:
-        case Joined(word="not", parts=(part,)):
-            return f"(NOT {filter_text(part)})"
-        case Joined(word=word, parts=parts):
-            return "(" + f" {word.upper()} ".join(filter_text(p) for p in parts) + ")"
-        case Test(column=column, op="null"):
-            return f"({quote_identifier(column)} IS NULL)"
-        case Test(column=column, op="in", values=values):
-            return f"({quote_identifier(column)} IN ({', '.join(_constant(v) for v in values)}))"
-        case Test(column=column, op=op, values=(value,)):
-            return f"({quote_identifier(column)} {op} {_constant(value)})"
-    raise AssertionError(condition)
+    return render(condition, lambda column, _: quote_identifier(column), _constant)
 
 
 def _constant(value: Any) -> str:
