@@ -163,15 +163,23 @@ def _batch(index: Longs, op: Ops, txn: Longs, offsets: Offsets, payload: Bytes) 
 
 @kernel("Tuple((int32[::1], uint8[::1]))(uint8[::1], int64[::1], int64[::1], int64[::1])")
 def _gather(data: Bytes, start: Longs, length: Longs, rows: Longs) -> tuple[np.ndarray[Any, np.dtype[np.int32]], Bytes]:
-    """The messages of the given rows back to back, and where each begins."""
-    offsets = np.empty(len(rows) + 1, np.int32)
+    """The messages of the given rows back to back, and where each begins. Neighbours are copied in one go."""
+    count = len(rows)
+    offsets = np.empty(count + 1, np.int32)
     total = 0
-    for i in range(len(rows)):
+    for i in range(count):
         offsets[i] = total
         total += length[rows[i]]
-    offsets[len(rows)] = total
+    offsets[count] = total
     payload = np.empty(total, np.uint8)
-    for i in range(len(rows)):
+    i = 0
+    while i < count:
+        first = i
         begin = start[rows[i]]
-        payload[offsets[i] : offsets[i + 1]] = data[begin : begin + length[rows[i]]]
+        end = begin + length[rows[i]]
+        i += 1
+        while i < count and start[rows[i]] == end:
+            end += length[rows[i]]
+            i += 1
+        payload[offsets[first] : offsets[first] + end - begin] = data[begin:end]
     return offsets, payload
