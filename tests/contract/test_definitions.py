@@ -137,7 +137,8 @@ def test_a_table_that_cannot_be_followed_is_refused_and_leaves_nothing(home: Hom
         ({"password": "env:HEADWATER_TEST_UNSET"}, "secret.missing", 2),
         ({"password": "file:/nowhere/secret"}, "secret.missing", 2),
         ({"publication__create": "false"}, "source.publication_missing", 1),
-        ({"type": "mysql-cdc"}, "sql.bad_option", 2),
+        ({"type": "oracle-cdc"}, "sql.bad_option", 2),
+        ({"type": "mysql-cdc"}, "source.unreachable", 1),
     ],
 )
 def test_a_connection_that_cannot_be_captured_is_refused_and_leaves_nothing(

@@ -12,7 +12,7 @@ import pymysql
 from pymysql.connections import Connection
 from pymysql.constants import CLIENT, CR
 
-from headwater.errors import DefinitionError, HeadwaterError
+from headwater.errors import DefinitionError, HeadwaterError, Retry, SourceError
 from headwater.source.mysql.refusals import Place, translate
 
 DEFAULT_PORT = 3306
@@ -96,10 +96,22 @@ class Endpoint:
             )
             _settle(session)
         except (pymysql.Error, OSError, RuntimeError) as e:
-            if session is not None:
-                session.close()
+            if session is None:
+                raise self._unreached(self.translate(e)) from e
+            session.close()
             raise self.translate(e) from e
         return session
+
+    def _unreached(self, error: HeadwaterError) -> HeadwaterError:
+        """A session that ended before it stood: something listens there, but does not greet as a server does."""
+        if error.code != "source.disconnected":
+            return error
+        return SourceError(
+            "source.unreachable",
+            f"no MySQL or MariaDB greets at {self.place}: {error.message}",
+            "Check hostname and port of the connection, and its type.",
+            Retry.AUTO,
+        )
 
     def translate(self, error: Exception) -> HeadwaterError:
         """A driver's error as one of ours. The text never holds the password."""
