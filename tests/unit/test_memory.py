@@ -85,3 +85,20 @@ def test_one_that_begins_anew_leaves_nothing_of_the_one_before(home: Home) -> No
     assert kept.get("x") == b"z"
     kept.published()
     assert kept.get("x") == b"z" and files(home) == 1
+
+
+def test_what_a_published_batch_made_superfluous_goes_even_if_it_was_killed_right_after(home: Home) -> None:
+    kept = memory(home)
+    kept.begin(10)
+    kept.put("x", 0, b"old")
+    kept.put("y", 0, b"old")
+    kept.published()
+    kept.begin(20)
+    kept.remove("x")
+    kept.remove("y")
+    kept.put("y", 0, b"new")
+    kept.put("z", 0, b"at once")
+    kept.remove("z")  # published, and killed before anything was removed
+    later = memory(home, resumed=30)
+    assert (later.get("x"), later.get("y"), later.get("z")) == (None, b"new", None)
+    assert files(home) == 1

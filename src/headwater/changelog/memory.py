@@ -7,13 +7,16 @@ from headwater.meta.store import Meta
 from headwater.model import SchemaVersion
 from headwater.storage import Storage
 
+GONE, ANEW = "gone", "anew"  # marks: all that was kept by then is dead; or all that was kept before then
+
 
 class HomeMemory:
     """`source.frames.Memory` of one connection. What is set aside are files, each named after where its batch began.
 
     A file of a batch that was never published must not be found by the batch that comes instead of it. A batch that
     was published has moved the position on, so what was set aside at or after the position that is resumed is dropped
-    at the start; what a failed attempt of this process wrote, when the batch is framed again.
+    at the start; what a failed attempt of this process wrote, when the batch is framed again. What a batch makes
+    superfluous is marked before it is published and removed after it: a crash in between leaves the mark.
     """
 
     def __init__(self, meta: Meta, storage: Storage, connection_id: int, resumed: int) -> None:
@@ -23,9 +26,14 @@ class HomeMemory:
         self._begun = resumed
         self._written: list[str] = []  # by the batch that is being framed
         self._dead: list[str] = []  # once it is published
-        for path in storage.list(self._folder()):
-            if _begun(path) >= resumed:
+        found = storage.list(self._folder())
+        for path in [p for p in found if _begun(p) >= resumed]:
+            storage.remove(path)
+        left = [p for p in found if _begun(p) < resumed]
+        for mark in [p for p in left if _is_mark(p)]:
+            for path in [p for p in left if _is_dead(p, mark)]:
                 storage.remove(path)
+            storage.remove(mark)
 
     def begin(self, position: int) -> None:
         """A batch begins, or begins again, at a position's number."""
@@ -55,11 +63,8 @@ class HomeMemory:
                 self._storage.remove(path)
                 self._written.remove(path)
             self._dead = [p for p in self._dead if not p.startswith(own)]
-            self.remove(name)
-        path = f"{own}{part:08d}.bin"
-        with self._storage.create(path) as f:
-            f.write(data)
-        self._written.append(path)
+            self._end(name, ANEW)
+        self._write(f"{own}{part:08d}.bin", data)
 
     def get(self, name: str) -> bytes | None:
         paths = self._paths(name)
@@ -69,14 +74,38 @@ class HomeMemory:
         return b"".join(self._storage.map(p).read() for p in paths if _begun(p) == newest)
 
     def remove(self, name: str) -> None:
-        self._dead += self._paths(name)
+        self._end(name, GONE)
+
+    def _end(self, name: str, mark: str) -> None:
+        """Marks what is kept under the name, and lets it go once the batch is published."""
+        paths = self._paths(name)
+        if paths:
+            path = f"{self._folder()}/{name}/{self._begun:020d}-{mark}"
+            self._write(path, b"")
+            self._dead += [*paths, path]
+
+    def _write(self, path: str, data: bytes) -> None:
+        with self._storage.create(path) as f:
+            f.write(data)
+        self._written.append(path)
 
     def _folder(self) -> str:
         return f"aside/{self._id}"
 
     def _paths(self, name: str) -> list[str]:
-        return sorted(self._storage.list(f"{self._folder()}/{name}"))
+        return sorted(p for p in self._storage.list(f"{self._folder()}/{name}") if not _is_mark(p))
 
 
 def _begun(path: str) -> int:
     return int(path.rsplit("/", 1)[-1].split("-")[0])
+
+
+def _is_mark(path: str) -> bool:
+    return path.endswith((GONE, ANEW))
+
+
+def _is_dead(path: str, mark: str) -> bool:
+    """Whether a published mark says that a file of its name is of no use any more."""
+    if path.rsplit("/", 1)[0] != mark.rsplit("/", 1)[0] or _is_mark(path):
+        return False
+    return _begun(path) <= _begun(mark) if mark.endswith(GONE) else _begun(path) < _begun(mark)
