@@ -30,6 +30,7 @@ SILENCE_S = 60.0  # a server that does not even send heartbeats for this long is
 RECEIVE_BYTES = 4 << 20  # of the socket's own buffer: the server goes on while a segment is written
 
 _DUMP_FAILED = 1236
+_ANOTHER_READER = 4052  # MariaDB ends a dump when another one begins under the same number
 _NO_GTID = range(1945, 1961)  # MariaDB's refusals of a GTID position
 _COLUMNS = """
 SELECT COLUMN_NAME, DATA_TYPE, COLUMN_TYPE, COALESCE(CHARACTER_SET_NAME, ''), COLUMN_KEY = 'PRI'
@@ -189,7 +190,7 @@ class MysqlLog:
         text = refused.text
         if not refused.number:
             return _disconnected(text)
-        if refused.number == _DUMP_FAILED and "same server" in text:
+        if refused.number == _ANOTHER_READER or (refused.number == _DUMP_FAILED and "same server" in text):
             return SourceError(
                 "source.slot_busy",
                 f"another replica reads the upstream's log as server {self._source.server_id}",
