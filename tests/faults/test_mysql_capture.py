@@ -56,21 +56,20 @@ def prepare(servers: dict[str, Mysql], request: pytest.FixtureRequest) -> Make:
     return make
 
 
-@pytest.mark.parametrize("point", POINTS)
-def test_a_kill_at_any_point_loses_and_repeats_nothing(point: str, prepare: Make, tmp_path: Path) -> None:
-    kill_at(point, MariaDB, prepare(MariaDB), tmp_path)
-
-
-def test_a_kill_at_some_point_loses_and_repeats_nothing_on_mysql(prepare: Make, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", upstreams.FAMILY, ids=lambda k: k.name)
+def test_a_kill_at_some_point_loses_and_repeats_nothing(kind: type[Mysql], prepare: Make, tmp_path: Path) -> None:
     """Other points each time; all of them in `make soak`."""
     for point in random.Random(upstreams.new_seed()).sample(POINTS, 2):
-        kill_at(point, Mysql, prepare(Mysql), tmp_path / point)
+        kill_at(point, kind, prepare(kind), tmp_path / point)
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("point", POINTS)
-def test_a_kill_at_any_point_loses_and_repeats_nothing_on_mysql(point: str, prepare: Make, tmp_path: Path) -> None:
-    kill_at(point, Mysql, prepare(Mysql), tmp_path)
+@pytest.mark.parametrize("kind", upstreams.FAMILY, ids=lambda k: k.name)
+def test_a_kill_at_any_point_loses_and_repeats_nothing(
+    kind: type[Mysql], point: str, prepare: Make, tmp_path: Path
+) -> None:
+    kill_at(point, kind, prepare(kind), tmp_path)
 
 
 def kill_at(point: str, kind: type[Mysql], upstream: Upstream, path: Path) -> None:
