@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -18,7 +19,7 @@ class Can:
     keep_prepared: bool = False  # after a crash, log and tables agree on what was prepared
 
 
-class Upstream:
+class Upstream(ABC):
     """A fresh database of some kind."""
 
     name: ClassVar[str]
@@ -42,26 +43,26 @@ class Upstream:
         self.server = database.server
 
     @classmethod
+    @abstractmethod
     def serve(cls, settings: Mapping[str, str] | None = None) -> contextlib.AbstractContextManager[Self]:
         """A database on a server of its own."""
-        raise NotImplementedError
 
     @property
-    def dialect(self) -> Dialect:
-        raise NotImplementedError
+    @abstractmethod
+    def dialect(self) -> Dialect: ...
 
     @property
+    @abstractmethod
     def schema(self) -> str:
         """The schema of its tables."""
-        raise NotImplementedError
 
     def definitions(self, tables: Sequence[str]) -> str:
         """A connection and its tables, as a user writes them."""
         return lake.definitions(self.database, tables, connection=self.connection, type=self.type)
 
+    @abstractmethod
     def create_schema(self, *, rows: int, seed: int) -> None:
         """The random writer's tables, with up to `rows` rows each."""
-        raise NotImplementedError
 
     def writer(self, seed: int, rate: float, *, sessions: int = SESSIONS, crashes: bool = False) -> RandomWriter:
         """The random writer on all tables; `crashes` says that the server will be killed."""
@@ -72,25 +73,24 @@ class Upstream:
         found: list[tuple[Any, ...]] = self.database.execute(statement)
         return found
 
-    @contextlib.contextmanager
-    def session(self) -> Iterator[Callable[[str], object]]:
+    @abstractmethod
+    def session(self) -> contextlib.AbstractContextManager[Callable[[str], object]]:
         """Runs statements one after the other in one session."""
-        raise NotImplementedError
 
     def fill(self, table: str, rows: int, values: str) -> None:
         """Inserts rows; `values` are expressions over `i`, which counts from 1."""
         self.execute(f"INSERT INTO {table} SELECT {values} FROM {self.numbers(rows)}")
 
+    @abstractmethod
     def numbers(self, rows: int) -> str:
         """A table of the numbers `i` from 1 on."""
-        raise NotImplementedError
 
-    def truncate(self, *tables: str) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def truncate(self, *tables: str) -> None: ...
 
+    @abstractmethod
     def hold(self, wait: Callable[[], object], *, commit: bool, prepare: bool) -> None:
         """A transaction that stays open, or prepared, while somebody waits."""
-        raise NotImplementedError
 
     def crash(self) -> None:
         self.server.crash()

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import tempfile
 import time
+from abc import ABC, abstractmethod
 from pathlib import Path
 from types import TracebackType
 from typing import Any, ClassVar, Self
@@ -18,7 +19,7 @@ START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 30.0
 
 
-class ServerProcess:
+class ServerProcess(ABC):
     """The life of a server. Use as a context manager, or call `stop()`; `start()` after a `crash()` recovers."""
 
     name: ClassVar[str]
@@ -33,13 +34,13 @@ class ServerProcess:
         self._process: subprocess.Popen[bytes] | None = None
         self._account = account(*accounts)
 
+    @abstractmethod
     def command(self) -> list[str]:
         """What runs the server."""
-        raise NotImplementedError
 
+    @abstractmethod
     def answer(self) -> None:
         """Raises while the server accepts no connections."""
-        raise NotImplementedError
 
     def start(self) -> None:
         """Starts the server and waits until it accepts connections."""

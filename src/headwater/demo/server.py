@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
+from abc import abstractmethod
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -68,21 +69,21 @@ class EmbeddedServer(ServerProcess):
             raise
 
     @classmethod
+    @abstractmethod
     def find(cls) -> Path:
         """The folder of the installed server; an error that names the command when it was not set up."""
-        raise NotImplementedError
 
+    @abstractmethod
     def program(self) -> list[str]:
         """What runs the server."""
-        raise NotImplementedError
 
+    @abstractmethod
     def places(self) -> dict[str, Path]:
         """Options that tell the server where its own files are."""
-        raise NotImplementedError
 
+    @abstractmethod
     def initialise(self) -> None:
         """Fills the data directory and makes the user."""
-        raise NotImplementedError
 
     def connect(self, database: str | None = None, **options: Any) -> Any:
         """A PyMySQL connection in autocommit mode."""

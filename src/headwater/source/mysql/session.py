@@ -187,8 +187,3 @@ def quote_identifier(name: str) -> str:
 def quote_literal(text: str) -> str:
     """A text literal of our sessions, where a backslash is a character like any other (NO_BACKSLASH_ESCAPES)."""
     return "'" + text.replace("'", "''") + "'"
-
-
-def quote_bytes(value: bytes) -> str:
-    """A binary literal."""
-    return f"x'{value.hex()}'"

@@ -117,14 +117,14 @@ class MysqlUpstream:
 
     @staticmethod
     def origin(commit: int, txn: int) -> dict[str, Any]:
-        # the place where the transaction begins, as Debezium has it; the file's number, as its name is the server's
+        # the place where the transaction begins, as Debezium has it; what the changelog does not keep is NULL
         return {
             "connector": "mysql",
-            "server_id": 0,
+            "server_id": None,
             "gtid": None,
             "file": f"{txn >> OFFSET_BITS:06d}",
             "pos": txn & ((1 << OFFSET_BITS) - 1),
-            "row": 0,
+            "row": None,
             "thread": None,
             "query": None,
         }

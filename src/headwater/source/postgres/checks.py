@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import psycopg
 
 from headwater.errors import DefinitionError, SourceError
+from headwater.source.names import is_storable
 from headwater.source.postgres.ask import Session, query
 from headwater.source.postgres.catalog import UpstreamColumn, UpstreamTable, describe_table
 from headwater.source.postgres.server import ServerFacts, describe_server
@@ -17,8 +18,6 @@ from headwater.source.postgres.session import Endpoint, quote_identifier, quote_
 
 OLDEST_VERSION = 140000
 CAPTURE_NAME = "headwater capture"  # how our walsender calls itself
-UNSTORABLE = re.compile(r"[ ,;{}()\n\t=]")  # what Delta refuses in a column name
-OURS = frozenset({"__index", "__txn", "__op", "__missing", "__old", "__from"})
 NOT_TABLES = {"v": "a view", "m": "a materialized view", "f": "a foreign table", "S": "a sequence", "c": "a type"}
 
 
@@ -288,7 +287,7 @@ def _check_names(table: UpstreamTable, chosen: Sequence[UpstreamColumn]) -> None
         if count > 1:
             raise _case(table, [c.name for c in chosen if c.name.lower() == lower])
     for column in chosen:
-        if UNSTORABLE.search(column.name) or column.name.lower() in OURS:
+        if not is_storable(column.name):
             rename = f"ALTER TABLE {table.qualified} RENAME COLUMN {quote_identifier(column.name)} TO …;"
             raise DefinitionError(
                 "table.column_name",
