@@ -157,6 +157,40 @@ def test_after_a_kill_nothing_that_was_covered_is_read_again(database: Any, lake
     lake.stop()
 
 
+@pytest.mark.soak
+def test_a_kill_while_a_key_is_read_again_leaves_no_file(database: Any, lake: Lake) -> None:
+    """A row comes out of the part that is not read yet without its stored-aside column: only its key is read again."""
+    database.execute("CREATE TABLE t (id int PRIMARY KEY, v text)")
+    database.execute("ALTER TABLE t ALTER v SET STORAGE EXTERNAL")
+    database.execute("INSERT INTO t SELECT 10 * g, repeat('v', 5000) FROM generate_series(1, 1000) g")
+    options = "backfill.rows_per_span = 60, backfill.rate_limit = 60"
+    lake.file.write_text(definitions(database, ()) + f"CREATE TABLE t FROM CONNECTION pg WITH ({options});")
+    home = Home.open(lake.home)
+    lake.start()
+    wait_for(lambda: _covered_rows(home) >= 120, "a part is covered")
+    lake.remote().sql("PAUSE BACKFILL t")
+    database.execute("UPDATE t SET id = 15 WHERE id = 10000")
+    wait_for(lambda: _read_again(home), "the key is to be read again")
+    lake.kill()
+    lake.start(crash="scan.written")
+    lake.remote().sql("ALTER TABLE t SET (backfill.rate_limit = 1000000)")
+    lake.remote().sql("RESUME BACKFILL t")
+    lake.wait_dead()
+    assert _read_again(home)
+    home.meta.close()
+    lake.start()
+    lake.wait_live()
+    assert_equal(lake.verify())
+    lake.stop()
+    _no_orphans(lake)
+
+
+def _read_again(home: Home) -> bool:
+    with home.meta.read() as c:
+        relation = relations.find(c, "t")
+        return relation is not None and any(s.again for s in spans.all(c, relation.id))
+
+
 def _covered_rows(home: Home) -> int:
     with home.meta.read() as c:
         relation = relations.find(c, "t")

@@ -41,6 +41,7 @@ class Naive:
         self.c, self.relation_id, self.r = c, relation_id, r
         self.planned = -1  # the largest planned key
         self.index = 0
+        self.covered: set[int] = set()  # ids whose files are in the base
         beyond = Span(Bound((str(LAST),)), None)
         spans.add(c, relation_id, [beyond], spans.BEYOND)
         (only,) = spans.all(c, relation_id)
@@ -68,6 +69,7 @@ class Naive:
         if not found:
             return
         chosen = self.r.choice(found)
+        assert chosen.id not in self.covered, "its files could not be told from those that are in the base"
         spans.set_state(self.c, chosen.id, SpanState.SCANNING)
         inside = keys_in(chosen.span)
         stop = self.r.choice(inside) if inside and self.r.random() < 0.4 else None
@@ -81,6 +83,7 @@ class Naive:
         for scanned in spans.uncovered(self.c, self.relation_id):
             if self.r.random() < 0.6:
                 spans.cover(self.c, scanned.id, self.index)
+                self.covered.add(scanned.id)
                 for k in keys_in(scanned.span):
                     self.keys[k] = replace(self.keys[k], state=SpanState.COVERED, cover_index=self.index)
 

@@ -65,23 +65,24 @@ class Backfill:
 
     def recover(self) -> None:
         """Scans that a crash interrupted are to be done again; failed tables get another chance."""
-        interrupted: list[tuple[RelationInfo, SpanInfo]] = []
+        unread: list[tuple[RelationInfo, list[int]]] = []
         with self._home.meta.write() as c:
             lease.check(c, self._held)
             for relation in relations.all(c):
                 found = spans.all(c, relation.id)
                 for s in found:
                     if s.state is SpanState.SCANNING:
-                        interrupted.append((relation, s))
                         spans.back_to_pending(c, s.id)
+                unread.append((relation, [s.id for s in found if s.state in (SpanState.PENDING, SpanState.SCANNING)]))
                 error = relation.error or {}
                 if relation.state is TableState.FAILED and error.get("code") != "data.rewritten":
                     complete = relations.planned(c, relation.id) and all(s.cover_index is not None for s in found)
                     again = TableState.LIVE if complete else TableState.FILLING if found else TableState.DEFINED
                     relations.set_state(c, relation.id, again)
                     relations.open_if_complete(c, relation.block)
-        for relation, s in interrupted:
-            remove_files(self._home, relation, s)
+        for relation, ids in unread:
+            if ids:
+                remove_files(self._home, relation, ids)
 
     def tick(self) -> None:
         """One look at every table that is not live yet."""

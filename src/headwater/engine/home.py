@@ -67,8 +67,9 @@ class HomeLock:
         file.seek(0)
         left_over = _pids(file.read())
         self._file = file
-        self.record([])
-        return [pid for pid in left_over if pid != os.getpid()]
+        left_over = [pid for pid in left_over if pid != os.getpid()]
+        self.record(left_over)  # so that they are known to the next one, too, if this process dies while it waits
+        return left_over
 
     def record(self, children: list[int]) -> None:
         """Writes down who may write to this home: this process and those it started."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Collection
 
 from pyspark.sql import SparkSession
 from sqlalchemy.engine import Connection
@@ -12,6 +13,7 @@ from headwater.backfill.scan import ScanJob, job_for, scan_span
 from headwater.config import SPAN_ROWS
 from headwater.engine import crash
 from headwater.engine.home import Home
+from headwater.engine.permit import Permit
 from headwater.engine.task import run_task
 from headwater.engine.upstreams import upstream_of
 from headwater.meta import connections, lease, relations, segments, spans
@@ -37,17 +39,17 @@ def scan(
     try:
         upstream = upstream_of(home.meta, relation.connection_id)
         job = job_for(relation, upstream.reach, identity, info.span, str(home.path))
-        job = dataclasses.replace(job, label=_label(info), max_rows=max_rows or _oversized(relation))
+        job = dataclasses.replace(job, label=_label(info.id), max_rows=max_rows or _oversized(relation))
         if info.again and not relation.ordered:
             # One snapshot for the whole table: two would again lose sight of rows that move from one to the other.
             job = dataclasses.replace(job, slice_s=math.inf, max_rows=0)
         with home.live.counters.time("headwater_scan_seconds", relation.id):
-            result = Json.scan_result(run_task(session, "scans", _InTask(job)))
+            result = Json.scan_result(run_task(session, "scans", _InTask(job, Permit(str(home.path), held.fence))))
     except BaseException:
         with home.meta.write() as c:
             lease.check(c, held)
             spans.back_to_pending(c, info.id)
-        remove_files(home, relation, info)  # a killed worker could not do it
+        remove_files(home, relation, (info.id,))  # a killed worker could not do it
         raise
     crash.here("scan.written")
     with home.meta.write() as c:
@@ -85,24 +87,29 @@ def record(c: Connection, relation: RelationInfo, info: SpanInfo, result: ScanRe
         )
 
 
-def remove_files(home: Home, relation: RelationInfo, info: SpanInfo) -> None:
-    """Removes what an interrupted scan of a span has written; nothing of it was ever recorded."""
-    if info.again:
-        return  # files of its earlier scan have the same name, and older versions of the base still show them
+def remove_files(home: Home, relation: RelationInfo, unread: Collection[int]) -> None:
+    """Removes what scans of these spans have written and nobody recorded.
+
+    A span that is to be read has no other files: a part of a covered one that is read again is a span of its own.
+    """
+    labels = {_label(id) for id in unread}
     for path in home.storage.list(relation.base_path):
-        if path.rsplit("/", 1)[1].startswith(f"{_label(info)}-"):
+        if path.rsplit("/", 1)[1].rpartition("-")[0] in labels:
             home.storage.remove(path)
 
 
-def _label(info: SpanInfo) -> str:
-    return f"scan-{info.id}"
+def _label(span_id: int) -> str:
+    """How the names of a span's files begin; what follows is `-` and the file's own."""
+    return f"scan-{span_id}"
 
 
 class _InTask:
     """The scan as it travels to a worker."""
 
-    def __init__(self, job: ScanJob) -> None:
+    def __init__(self, job: ScanJob, permit: Permit) -> None:
         self._job = job
+        self._permit = permit
 
     def __call__(self) -> str:
-        return Json.dump(scan_span(self._job, crash.scan_hook))
+        with self._permit.used():
+            return Json.dump(scan_span(self._job, crash.scan_hook))

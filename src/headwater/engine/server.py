@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pyspark.sql import SparkSession
 
 from headwater import config
-from headwater.engine import crash, epoch, journal, pulse, spark
+from headwater.engine import crash, epoch, journal, permit, pulse, spark
 from headwater.engine.backfill import Backfill
 from headwater.engine.clean import Cleaner, clean_start
 from headwater.engine.committer import Committer
@@ -81,6 +81,7 @@ class Server:
             held = lease.take(c, "server", f"{os.uname().nodename}:{os.getpid()}", force=True)
         assert held is not None
         self._held = held
+        permit.hand_over(self.home.path, held.fence)
         self.reader = Reader(self.home, self.session)
         self.committer = Committer(self.home, held, passed, self.reader.merge, self.reader.empty)
         self.committer.recover()

@@ -202,7 +202,11 @@ def back_to_pending(c: Connection, id: int) -> None:
 
 
 def punch(c: Connection, id: int, hole: Span) -> None:
-    """Takes a part out of a covered span: it is to be scanned again, what lies around it stays as it is."""
+    """Takes a part out of a covered span: it is to be scanned again, what lies around it stays as it is.
+
+    The part is a new span even where it is the whole: files are named by their span's id, and those of the earlier
+    scan are still shown by older versions of the base.
+    """
     row = c.execute(sa.select(span).where(span.c.id == id)).one()
     whole = parsed(row.bounds)
     if hole.hi != whole.hi:
@@ -211,8 +215,9 @@ def punch(c: Connection, id: int, hole: Span) -> None:
         again = _copy(c, row, hole, _ordinal_after(c, row.relation_id, id))
         _set_bounds(c, id, Span(whole.lo, hole.lo))
     else:
-        again = id
-        _set_bounds(c, id, hole)
+        ordinal, _ = _own_and_following(c, row.relation_id, id)
+        c.execute(sa.delete(span).where(span.c.id == id))
+        again = _copy(c, row, hole, ordinal)
     c.execute(sa.update(span).where(span.c.id == again).values(**_UNREAD, again=1))
 
 
