@@ -1,10 +1,10 @@
 """Capture of a binlog against a raw socket read and against mysql-replication: one run, in turns.
 
-    .venv/bin/python bench/my_log.py [--server mysql|mariadb] [--rows N] [--rounds N] [--one-transaction]
+    .venv/bin/python bench/my_log.py [--server mysql|mariadb] [--rows N] [--rounds N] [--per-transaction N]
 
-Each round fills a table of seven columns with N rows in transactions of 1,000 (or in one); then every reader reads that
-part of the binlog. Capture: from the begin of its dump until the last row is durable and published. Raw: the same dump,
-bytes thrown away. mysql-replication: its stream reader, rows iterated; it is slow, so it stops after the first rows.
+Each round fills a table of seven columns with N rows in transactions of 1,000 (or of N rows); then every reader reads
+that part of the binlog. Capture: from the begin of its dump until the last row is durable and published. Raw: the same
+dump, bytes thrown away. mysql-replication: its stream reader, rows iterated; it is slow, so it stops after the first rows.
 Prints row changes per second, the ratios and the capture's largest memory.
 """
 
@@ -166,12 +166,11 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--rows", type=int, default=2_000_000)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--one-transaction", action="store_true")
+    parser.add_argument("--per-transaction", type=int, default=1000)
     given, databases = servers(parser)
     for database in databases:
         with tempfile.TemporaryDirectory(prefix="headwater-bench-") as home:
-            per_transaction = given.rows if given.one_transaction else 1000
-            race(database, given.rows, given.rounds, per_transaction, Path(home))
+            race(database, given.rows, given.rounds, given.per_transaction, Path(home))
 
 
 if __name__ == "__main__":

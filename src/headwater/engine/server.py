@@ -74,6 +74,7 @@ class Server:
 
     def start(self) -> None:
         """Takes the home, brings interrupted commits to their end, starts captures, then Spark, then the rest."""
+        spark.prepare_environment()
         left_over = self._lock.take()
         self._journal.enter_context(journal.kept(self.home.path))
         wait_until_gone(left_over)

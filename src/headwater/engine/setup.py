@@ -1,8 +1,9 @@
-"""One-time set-up after installing: fetches Delta's jars and compiles the kernels."""
+"""One-time set-up after installing: fetches Delta's jars, compiles the kernels, archives Spark's classes."""
 
 from __future__ import annotations
 
 import importlib
+import subprocess
 import sys
 
 from headwater.errors import HeadwaterError
@@ -24,6 +25,9 @@ def main() -> int:
         importlib.import_module("headwater.changelog.segment")  # the capture's kernels compile when imported
         kinds.compile_kernels()
         print("✓ kernels")
+        print("archiving Spark's classes …", flush=True)
+        if subprocess.run([sys.executable, "-m", "headwater.engine.archive"], check=False).returncode == 0:
+            print("✓ classes")
     except HeadwaterError as e:
         print(f"✗ {e.message}\n  → {e.hint}", file=sys.stderr)
         return e.exit_status

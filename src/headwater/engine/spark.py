@@ -64,6 +64,11 @@ def jars() -> list[str]:
     return found
 
 
+def class_archive() -> Path:
+    """Where set-up puts the archive of Spark's classes (engine/archive.py); a start without it is only slower."""
+    return jars_directory().parent / "spark.jsa"
+
+
 def check_java() -> None:
     """Raises unless there is a Java that Spark 4 accepts."""
     command = config.java_command()
@@ -87,23 +92,35 @@ def slots() -> int:
     return 2 * (os.cpu_count() or 2)
 
 
-def start(home: Path) -> SparkSession:
-    """A session with Delta on this machine; Spark's own logs go to `home/logs`, never to the terminal."""
-    check_java()
-    found = jars()
-    logs = home / "logs"
-    logs.mkdir(parents=True, exist_ok=True)
+def prepare_environment() -> None:
+    """Gives every name that a start of Spark sets its place in the environment: call it while there is one thread.
+
+    A new name moves the environment in memory, under whoever reads it in another thread: a process that is just being
+    started (it then fails with `Bad address`), or a database driver.
+    """
     os.environ["PYSPARK_PYTHON"] = sys.executable  # otherwise workers get whatever python3 is on PATH
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    os.environ.setdefault("SPARK_AUTH_SOCKET_TIMEOUT", "15")  # PySpark writes its own values over these two
+    os.environ.setdefault("SPARK_BUFFER_SIZE", "65536")
+
+
+def start(home: Path, java_options: str = "") -> SparkSession:
+    """A session with Delta on this machine; Spark's own logs go to `home/logs`, never to the terminal."""
+    check_java()
+    if not java_options and class_archive().exists():
+        java_options = f"-XX:SharedArchiveFile={class_archive()}"
+    logs = home / "logs"
+    logs.mkdir(parents=True, exist_ok=True)
+    prepare_environment()
     settings = {
         **SETTINGS,
         "spark.app.name": "headwater",
         "spark.master": f"local[{slots()}]",
-        "spark.jars": ",".join(found),
+        "spark.driver.extraClassPath": ":".join(jars()),  # not spark.jars: the archive holds what is on the class path
         "spark.sql.warehouse.dir": str(home / "tmp" / "spark-warehouse"),
         "spark.local.dir": str(home / "tmp" / "spark"),
-        "spark.driver.extraJavaOptions": _java_options(home, logs),
+        "spark.driver.extraJavaOptions": f"{_java_options(home, logs)} {java_options}",
     }
     try:
         _launch(settings, logs / "spark.log")

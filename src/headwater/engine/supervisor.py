@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import threading
@@ -106,6 +107,7 @@ class Supervisor:
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,
+                env=dict(os.environ),  # as it is now: Spark may be setting its own at this moment
             )
         child = _Child(process, time.monotonic())
         child.thread = threading.Thread(target=self._listen, args=(id, process), name=f"capture-{id}", daemon=True)
