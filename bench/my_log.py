@@ -4,8 +4,8 @@
 
 Each round fills a table of seven columns with N rows in transactions of 1,000 (or of N rows); then every reader reads
 that part of the binlog. Capture: from the begin of its dump until the last row is durable and published. Raw: the same
-dump, bytes thrown away. mysql-replication: its stream reader, rows iterated; it is slow, so it stops after the first rows.
-Prints row changes per second, the ratios and the capture's largest memory.
+dump, bytes thrown away. mysql-replication: its stream reader, rows iterated; it is slow, so it stops after the first
+rows. Prints row changes per second, the ratios and the capture's largest memory.
 """
 
 from __future__ import annotations
