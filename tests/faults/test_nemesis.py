@@ -216,7 +216,8 @@ def _compare(lake: Lake) -> None:
         try:
             return lake.verify()
         except HeadwaterError as e:
-            assert e.code.startswith(("source.", "server.", "job.", "spark.")), e
+            # a table of which a rewrite has just been noticed is left out the next time
+            assert e.code.startswith(("source.", "server.", "job.", "spark.", "data.rewritten")), e
             return None
 
     assert_equal(wait_for(compared, "a comparison", 300.0))

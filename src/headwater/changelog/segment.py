@@ -82,15 +82,22 @@ def group(frames: Frames, known: dict[int, Relation]) -> list[Group]:
     told: dict[int, list[Relation]] = {}
     for relation in frames.relations:
         told.setdefault(relation.upstream_id, []).append(relation)
-    order = np.argsort(frames.upstream_id, kind="stable")
-    tables, starts = np.unique(frames.upstream_id[order], return_index=True)
     groups = []
-    for table, rows in zip(tables.tolist(), np.split(order, starts[1:]), strict=True):
+    for table, rows in _by_table(frames.upstream_id):
         versions = _versions(table, told.get(table, []), known)
         cuts = np.searchsorted(rows, [v.row for v in versions[1:]])
         for relation, part in zip(versions, np.split(rows, cuts), strict=True):
             groups += [_group(frames, relation, piece) for piece in _pieces(frames.length[part], part) if len(piece)]
     return sorted(groups, key=lambda g: g.first_index)
+
+
+def _by_table(upstream_id: Longs) -> list[tuple[int, Longs]]:
+    """Each table's row numbers, ascending. Most batches of a bulk load have one table, and nothing to sort."""
+    if len(upstream_id) and (upstream_id == upstream_id[0]).all():
+        return [(int(upstream_id[0]), np.arange(len(upstream_id)))]
+    order = np.argsort(upstream_id, kind="stable")
+    tables, starts = np.unique(upstream_id[order], return_index=True)
+    return list(zip(tables.tolist(), np.split(order, starts[1:]), strict=True))
 
 
 def _versions(table: int, told: list[Relation], known: dict[int, Relation]) -> list[Relation]:
@@ -106,6 +113,8 @@ def _versions(table: int, told: list[Relation], known: dict[int, Relation]) -> l
 
 def _pieces(lengths: Longs, rows: Longs) -> list[Longs]:
     """The rows in runs of at most 1 GB and one message: a batch's offsets are 32-bit, and a row may have 1 GB."""
+    if lengths.sum() < 1 << 30:
+        return [rows]
     return np.split(rows, np.flatnonzero(np.diff(np.cumsum(lengths) >> 30)) + 1)
 
 
@@ -174,12 +183,14 @@ def _gather(data: Bytes, start: Longs, length: Longs, rows: Longs) -> tuple[np.n
     payload = np.empty(total, np.uint8)
     i = 0
     while i < count:
-        first = i
         begin = start[rows[i]]
         end = begin + length[rows[i]]
+        to = np.uint64(offsets[i])
         i += 1
         while i < count and start[rows[i]] == end:
             end += length[rows[i]]
             i += 1
-        payload[offsets[first] : offsets[first] + end - begin] = data[begin:end]
+        source = np.uint64(begin)
+        for k in range(np.uint64(end - begin)):  # unsigned places cannot count from the end: words are moved at once
+            payload[to + k] = data[source + k]
     return offsets, payload

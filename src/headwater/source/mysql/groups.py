@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from headwater.source.base import Bytes, Longs
 from headwater.source.kernel import kernel
 from headwater.source.mysql import events as ev
@@ -27,10 +29,11 @@ _XA_END = int.from_bytes(b"XA END", "little")
 
 @kernel("int64(uint8[::1], int64, int64)")
 def number(data: Bytes, at: int, size: int) -> int:
-    """A little-endian number of `size` bytes."""
+    """A little-endian number of `size` bytes. Unsigned places cannot count from the end: it becomes one load."""
+    first = np.uint64(at)
     value = 0
-    for i in range(size):
-        value |= int(data[at + i]) << (8 * i)
+    for i in range(np.uint64(size)):
+        value |= int(data[first + i]) << (8 * int(i))
     return value
 
 

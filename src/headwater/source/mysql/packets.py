@@ -26,6 +26,8 @@ _HEARTBEAT_V2 = ev.HEARTBEAT_V2
 _COMPRESSED, _COMPRESSED_LAST = ev.MARIA_START_ENCRYPTION, ev.MARIA_COMPRESSED_LAST
 _HEADER, _TYPE, _LOG_POS, _FLAGS, _ARTIFICIAL = ev.HEADER_BYTES, ev.TYPE, ev.LOG_POS, ev.FLAGS, ev.ARTIFICIAL
 
+_BYTE, _8, _16, _24 = np.uint32(0xFF), np.uint32(8), np.uint32(16), np.uint32(24)
+
 Words = np.ndarray[Any, np.dtype[np.uint32]]
 
 
@@ -44,39 +46,45 @@ def crc_tables() -> Words:
     return tables
 
 
+@kernel("uint32(uint8[::1], uint64)")
+def _word(data: Bytes, at: np.uint64) -> np.uint32:
+    """Four bytes as a number."""
+    a, b, c, d = data[at], data[at + np.uint64(1)], data[at + np.uint64(2)], data[at + np.uint64(3)]
+    return np.uint32(np.uint32(a) | np.uint32(b) << _8 | np.uint32(c) << _16 | np.uint32(d) << _24)
+
+
 @kernel("int64(uint8[::1], int64, int64, uint32[:, ::1])")
 def crc32(data: Bytes, at: int, end: int, tables: Words) -> int:
     """The checksum of a run of bytes, as the binlog computes it."""
     c = np.uint32(0xFFFFFFFF)
-    while at + 8 <= end:
-        low = c ^ (
-            np.uint32(data[at])
-            | np.uint32(data[at + 1]) << np.uint32(8)
-            | np.uint32(data[at + 2]) << np.uint32(16)
-            | np.uint32(data[at + 3]) << np.uint32(24)
-        )
+    i, last = np.uint64(at), np.uint64(end)  # unsigned places cannot count from the end: four bytes are one load
+    eight = np.uint64(8)
+    while i + eight <= last:
+        low = c ^ _word(data, i)
+        high = _word(data, i + np.uint64(4))
         c = (
-            tables[7, low & np.uint32(0xFF)]
-            ^ tables[6, (low >> np.uint32(8)) & np.uint32(0xFF)]
-            ^ tables[5, (low >> np.uint32(16)) & np.uint32(0xFF)]
+            tables[7, low & _BYTE]
+            ^ tables[6, (low >> np.uint32(8)) & _BYTE]
+            ^ tables[5, (low >> np.uint32(16)) & _BYTE]
             ^ tables[4, low >> np.uint32(24)]
-            ^ tables[3, data[at + 4]]
-            ^ tables[2, data[at + 5]]
-            ^ tables[1, data[at + 6]]
-            ^ tables[0, data[at + 7]]
+            ^ tables[3, high & _BYTE]
+            ^ tables[2, (high >> np.uint32(8)) & _BYTE]
+            ^ tables[1, (high >> np.uint32(16)) & _BYTE]
+            ^ tables[0, high >> np.uint32(24)]
         )
-        at += 8
-    while at < end:
-        c = tables[0, (c ^ np.uint32(data[at])) & np.uint32(0xFF)] ^ (c >> np.uint32(8))
-        at += 1
+        i += eight
+    while i < last:
+        c = tables[0, (c ^ np.uint32(data[i])) & _BYTE] ^ (c >> np.uint32(8))
+        i += np.uint64(1)
     return int(c ^ np.uint32(0xFFFFFFFF))
 
 
 @kernel("int64(uint8[::1], int64, int64)")
 def _number(data: Bytes, at: int, size: int) -> int:
+    first = np.uint64(at)
     value = 0
-    for i in range(size):
-        value |= int(data[at + i]) << (8 * i)
+    for i in range(np.uint64(size)):
+        value |= int(data[first + i]) << (8 * int(i))
     return value
 
 
