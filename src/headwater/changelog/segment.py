@@ -16,10 +16,10 @@ import numpy as np
 import pyarrow as pa
 
 from headwater.errors import DataError
+from headwater.kernel import kernel
 from headwater.model import Op
 from headwater.source.base import Bytes, Longs
 from headwater.source.frames import Frames, Ops, Relation, Transactions
-from headwater.source.kernel import kernel
 from headwater.storage import Storage
 
 SCHEMA = pa.schema(

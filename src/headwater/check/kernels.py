@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit, types
+from numba import types
 
-from headwater.decode.kernels import BYTES, kernel
+from headwater.decode.kernels import BYTES
+from headwater.kernel import kernel
 
 HASHES = types.uint64[::1]
 WORDS = types.Array(types.uint64, 1, "C", readonly=True)
@@ -21,7 +22,7 @@ _B = np.uint64(0x94D049BB133111EB)
 _S30, _S27, _S31, _S32 = np.uint64(30), np.uint64(27), np.uint64(31), np.uint64(32)
 
 
-@njit(types.uint64(types.uint64), cache=True, nogil=True, inline="always")  # type: ignore[untyped-decorator]
+@kernel(types.uint64(types.uint64), inline="always")
 def _mix(x: Any) -> Any:
     x = (x ^ (x >> _S30)) * _A
     x = (x ^ (x >> _S27)) * _B

@@ -1,4 +1,4 @@
-"""What all kernels share: how they are compiled, the types they take, the marks they leave per value.
+"""What all kernels of values share: the types they take, the marks they leave per value.
 
 A kernel gets `buffer` (read-only bytes), `starts` and `lengths` (negative = no value) and writes one mark per value.
 It returns the place of the first text that its type cannot have, or -1.
@@ -6,12 +6,7 @@ It returns the place of the first text that its type cannot have, or -1.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TypeVar
-
-from numba import njit, types
-
-F = TypeVar("F", bound=Callable[..., object])
+from numba import types
 
 # marks
 NULL = 0  # no value
@@ -24,9 +19,3 @@ BYTES = types.Array(types.uint8, 1, "C", readonly=True)
 OFFSETS = types.Array(types.int32, 1, "C", readonly=True)
 PLACES = types.Array(types.int64, 1, "C", readonly=True)
 MARKS = types.uint8[::1]
-
-
-def kernel(*signatures: object) -> Callable[[F], F]:
-    """Compiles for exactly these signatures, once per machine: the code is cached on disk and runs without the GIL."""
-    compiled: Callable[[F], F] = njit(list(signatures), cache=True, nogil=True)
-    return compiled

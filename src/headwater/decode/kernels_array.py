@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 from numba import types
 
-from headwater.decode.kernels import ALL_WELL, BYTES, KEPT, MARKS, NULL, PLACES, UNKEPT, kernel
+from headwater.decode.kernels import ALL_WELL, BYTES, KEPT, MARKS, NULL, PLACES, UNKEPT
+from headwater.kernel import kernel
 
 _OPEN, _CLOSE, _COMMA, _QUOTE, _BACKSLASH, _BRACKET = 123, 125, 44, 34, 92, 91
 _NULL_TEXT = np.frombuffer(b"NULL", dtype=np.uint8)

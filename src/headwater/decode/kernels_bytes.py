@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 from numba import types
 
-from headwater.decode.kernels import ALL_WELL, BYTES, KEPT, MARKS, NULL, OFFSETS, PLACES, UNKEPT, kernel
+from headwater.decode.kernels import ALL_WELL, BYTES, KEPT, MARKS, NULL, OFFSETS, PLACES, UNKEPT
+from headwater.kernel import kernel
 
 _BACKSLASH, _X = 92, 120
 _ASCII_END = 0x80

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 from numba import types
 
-from headwater.decode.kernels import ALL_WELL, BYTES, KEPT, MARKS, NULL, PLACES, UNKEPT, kernel
+from headwater.decode.kernels import ALL_WELL, BYTES, KEPT, MARKS, NULL, PLACES, UNKEPT
+from headwater.kernel import kernel
 
 _U0 = np.uint64(0)
 _U10 = np.uint64(10)

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 from numba import types
 
-from headwater.decode.kernels import ALL_WELL, BYTES, KEPT, MARKS, NULL, PLACES, UNKEPT, kernel
+from headwater.decode.kernels import ALL_WELL, BYTES, KEPT, MARKS, NULL, PLACES, UNKEPT
+from headwater.kernel import kernel
 
 FIRST_DAY = -719162  # 0001-01-01 in days since 1970-01-01
 LAST_DAY = 2932896  # 9999-12-31

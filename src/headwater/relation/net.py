@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numba
 import numpy as np
@@ -17,6 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headwater.kernel import kernel
 from headwater.model import Column, Op
 from headwater.relation.schema import FROM, GONE, INDEX, MISSING, OLD, OP, TXN, UPSERT, key_struct, overlay_schema
 
@@ -154,7 +156,7 @@ def _numbers(values: pa.Array) -> Ints:
     return np.asarray(indices.to_numpy(zero_copy_only=False)).astype(np.int64)
 
 
-@numba.njit(
+@kernel(
     numba.types.Tuple((numba.int64[::1], numba.int64[::1], numba.int64[::1]))(
         numba.int8[::1],
         numba.boolean[::1],
@@ -166,11 +168,12 @@ def _numbers(values: pa.Array) -> Ints:
         numba.boolean[::1],
         numba.boolean[::1],
         numba.int64,
-    ),
-    cache=True,
-    nogil=True,
+    )
 )
-def _follow(op, netted, own, old, from_key, counts, counts_old, unseen_old, covered, key_count):  # type: ignore[no-untyped-def]
+def _follow(
+    op: Any, netted: Any, own: Any, old: Any, from_key: Any,
+    counts: Any, counts_old: Any, unseen_old: Any, covered: Any, key_count: int,
+) -> tuple[Ints, Ints, Ints]:  # fmt: skip
     """Per key its last counted half; per row the row it continues and the base key behind its unknown values.
 
     A half is 2 × row (the row stands under its own key) or 2 × row + 1 (a key ends); -1 is none.
@@ -217,8 +220,8 @@ def _follow(op, netted, own, old, from_key, counts, counts_old, unseen_old, cove
     return last, source, origin
 
 
-@numba.njit(numba.int64[::1](numba.boolean[::1], numba.int64[::1]), cache=True, nogil=True)
-def _value_rows(missing, source):  # type: ignore[no-untyped-def]
+@kernel(numba.int64[::1](numba.boolean[::1], numba.int64[::1]))
+def _value_rows(missing: Any, source: Ints) -> Ints:
     """Per row the row that carries a column's value, -1 where only the base may have it."""
     found = np.empty(len(missing), np.int64)
     for i in range(len(missing)):

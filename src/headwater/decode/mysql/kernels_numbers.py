@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 from numba import types
 
-from headwater.decode.kernels import ALL_WELL, BYTES, KEPT, MARKS, NULL, PLACES, UNKEPT, kernel
+from headwater.decode.kernels import ALL_WELL, BYTES, KEPT, MARKS, NULL, PLACES, UNKEPT
+from headwater.kernel import kernel
 
 _U0, _U1, _U8, _U10, _U32 = np.uint64(0), np.uint64(1), np.uint64(8), np.uint64(10), np.uint64(32)
 _LOW = np.uint64(0xFFFFFFFF)

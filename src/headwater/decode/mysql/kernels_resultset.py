@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 from numba import types
 
-from headwater.decode.kernels import ALL_WELL, BYTES, KEPT, MARKS, NULL, OFFSETS, PLACES, UNKEPT, kernel
+from headwater.decode.kernels import ALL_WELL, BYTES, KEPT, MARKS, NULL, OFFSETS, PLACES, UNKEPT
 from headwater.decode.mysql.kernels_times import _NO_DAY, _day
+from headwater.kernel import kernel
 
 _NO_VALUE = -1
 _NULL_MARK, _TWO, _THREE, _EIGHT = 0xFB, 0xFC, 0xFD, 0xFE

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 from numba import types
 
-from headwater.decode.kernels import ALL_WELL, BYTES, MARKS, OFFSETS, kernel
+from headwater.decode.kernels import ALL_WELL, BYTES, MARKS, OFFSETS
+from headwater.kernel import kernel
 
 _INSERT, _UPDATE, _DELETE, _TRUNCATE, _BREAK = 1, 2, 3, 4, 5  # model.Op
 _NO_VALUE = -1

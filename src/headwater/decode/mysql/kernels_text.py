@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 from numba import types
 
-from headwater.decode.kernels import BYTES, KEPT, MARKS, NULL, OFFSETS, PLACES, UNKEPT, kernel
+from headwater.decode.kernels import BYTES, KEPT, MARKS, NULL, OFFSETS, PLACES, UNKEPT
+from headwater.kernel import kernel
 
 POINTS = types.Array(types.uint32, 1, "C", readonly=True)
 UNDEFINED = 0xFFFFFFFF

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 from numba import types
 
-from headwater.decode.kernels import BYTES, KEPT, MARKS, NULL, PLACES, UNKEPT, kernel
+from headwater.decode.kernels import BYTES, KEPT, MARKS, NULL, PLACES, UNKEPT
+from headwater.kernel import kernel
 
 _NO_DAY = -(1 << 40)
 _DAY_US, _SECOND_US = 86_400_000_000, 1_000_000

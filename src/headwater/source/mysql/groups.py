@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from headwater.kernel import kernel
 from headwater.source.base import Bytes, Longs
-from headwater.source.kernel import kernel
 from headwater.source.mysql import events as ev
 
 BODY = ev.BODY

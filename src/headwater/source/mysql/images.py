@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from headwater.kernel import kernel
 from headwater.model import Op
 from headwater.source.base import Bytes, Longs
 from headwater.source.frames import Ops
-from headwater.source.kernel import kernel
 from headwater.source.mysql import events as ev
 from headwater.source.mysql.groups import number
 from headwater.source.mysql.state import (

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from headwater.kernel import kernel
 from headwater.source.base import Bytes, Longs
 from headwater.source.frames import Ops
-from headwater.source.kernel import kernel
 from headwater.source.mysql import events as ev
 from headwater.source.mysql.groups import (
     BEGIN,

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from headwater.kernel import kernel
 from headwater.source.base import Bytes, Longs
-from headwater.source.kernel import kernel
 from headwater.source.mysql import events as ev
 
 PACKET_HEADER = 4  # three bytes of length, one of sequence

@@ -15,7 +15,7 @@ from pymysql import err
 from pymysql.connections import MysqlPacket
 from pymysql.constants import COMMAND
 
-from headwater.source.kernel import kernel
+from headwater.kernel import kernel
 from headwater.source.mysql.session import Session
 
 BLOCK_BYTES = 1 << 20  # what is asked of the socket at once

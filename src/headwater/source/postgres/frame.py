@@ -11,10 +11,10 @@ from dataclasses import replace
 
 import numpy as np
 
+from headwater.kernel import kernel
 from headwater.model import LogColumn, Op
 from headwater.source.base import Bytes, Longs
 from headwater.source.frames import Boundary, Frames, Memory, Ops, Progress, Relation, Transactions
-from headwater.source.kernel import kernel
 from headwater.source.postgres.session import int_to_lsn, lsn_to_int
 
 HEADER = 25
