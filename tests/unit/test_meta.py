@@ -7,6 +7,7 @@ import multiprocessing
 import random
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +58,18 @@ def _held(c: Any, id: int, owner: str = "me", **options: Any) -> lease.Lease:
     held = lease.take(c, f"capture:{id}", owner, **options)
     assert held is not None
     return held
+
+
+@pytest.mark.parametrize(("txn_min", "start"), [(5, 0), (10, 0), (11, 3), (15, 3), (16, 6), (99, 6)])
+def test_a_spans_log_begins_before_the_first_segment_that_may_hold_something_unseen(
+    txn_min: int, start: int, meta: Meta
+) -> None:
+    with meta.write() as c:
+        id = _connection(c)
+        held = _held(c, id)
+        _publish(c, held, replace(_segment(id, 1, 3), txn_min=5, txn_max=10))
+        _publish(c, held, replace(_segment(id, 4, 6), txn_min=2, txn_max=15))
+        assert segments.first_unseen(c, id, txn_min, 6) == start
 
 
 def test_a_segment_is_published_only_in_sequence(meta: Meta) -> None:

@@ -6,13 +6,12 @@ from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
-import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from headwater.backfill.rule import counts, log_start, truncated
+from headwater.backfill.rule import counts, truncated
 from headwater.backfill.span import WHOLE
-from headwater.model import Bound, Column, CoveredSpan, Layout, Segment, Span, UpstreamType
+from headwater.model import Bound, Column, CoveredSpan, Layout, Span, UpstreamType
 from headwater.source.postgres.snapshot import Snapshot, sees
 from support.history import STEPS, Change, Key, Model, Scan, key_table, read, run
 
@@ -171,12 +170,3 @@ def test_a_change_to_a_hidden_key_does_not_count() -> None:
     keys = key_table(INT, [(3,), (4,), (5,), (6,), (4,)])
     index, txn = np.array([3, 3, 3, 3, 2]), np.array([1, 1, 1, 1, 1])
     assert counts(layout, INT, keys, index, txn, sees).tolist() == [False, True, True, False, False]
-
-
-@pytest.mark.parametrize(("txn_min", "start"), [(5, 0), (10, 0), (11, 3), (15, 3), (16, 6), (99, 6)])
-def test_the_log_of_a_span_starts_at_the_first_segment_that_may_hold_something_unseen(txn_min: int, start: int) -> None:
-    segments = [
-        Segment(1, 1, 3, 3, "a", 1, 5, 10, ()),
-        Segment(1, 4, 6, 6, "b", 1, 2, 15, ()),
-    ]
-    assert log_start(txn_min, segments, 6) == start

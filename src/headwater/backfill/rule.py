@@ -18,7 +18,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from headwater.backfill.span import NOWHERE, locate
-from headwater.model import Column, CoveredSpan, Layout, Segment
+from headwater.model import Column, CoveredSpan, Layout
 
 # Sees(saw, txn[]) → for each transaction, whether the scan that recorded `saw` saw it.
 Sees = Callable[[str, NDArray[np.int64]], NDArray[np.bool_]]
@@ -63,16 +63,6 @@ def truncated(layout: Layout, truncates: Sequence[tuple[int, int]], sees: Sees) 
         counted = index[_unseen(covered, index, txn, sees)]
         result[i] = counted.max(initial=0)
     return result
-
-
-def log_start(txn_min: int, segments: Sequence[Segment], committed_index: int) -> int:
-    """The index after which the log of a freshly scanned span begins: nothing at or below it was unseen by the scan.
-
-    `txn_min` is the scan's (every transaction below it was seen); `segments` are the changelog's in index order, up to
-    `committed_index`. A lower answer than the exact one is right too: what the scan saw is asked again per change.
-    """
-    first = next((s.first_index for s in segments if s.txn_max >= txn_min), committed_index + 1)
-    return min(first - 1, committed_index)
 
 
 def _judge(

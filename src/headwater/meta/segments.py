@@ -141,12 +141,16 @@ def count_truncates(c: Connection, connection_id: int, upstream_id: int) -> int:
 
 
 def first_unseen(c: Connection, connection_id: int, txn_min: int, last_index: int) -> int:
-    """The index before the first published change whose transaction may be `txn_min` or later."""
+    """The index after which the log of a freshly scanned span begins: nothing at or below it was unseen by the scan.
+
+    Every transaction below the scan's `txn_min` was seen. Segments are not looked into: a lower answer than the exact
+    one is right too, because what the scan saw is asked again per change.
+    """
     q = sa.select(sa.func.min(segment.c.first_index)).where(
         segment.c.connection_id == connection_id, segment.c.txn_max >= txn_min
     )
     first = c.execute(q).scalar()
-    return last_index if first is None else int(first) - 1
+    return last_index if first is None else min(int(first) - 1, last_index)
 
 
 def in_range(c: Connection, connection_id: int, after: int, upto: int) -> list[Segment]:
