@@ -6,21 +6,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
 from headwater.backfill.plan import Plan, spans
-from headwater.backfill.scan import ScanJob, job_for, scan_span
+from headwater.backfill.scan import ScanJob, job_for
 from headwater.decode.values import lake_type
-from headwater.model import Column, RelationInfo, ScanResult, Span, TableState
+from headwater.model import Column, RelationInfo, Span, TableState
 from headwater.source.postgres.catalog import describe_table
 from headwater.source.postgres.extent import KeyWalk, read_extent
 from headwater.source.postgres.reach import PostgresReach
 from headwater.source.postgres.session import Endpoint
+from support.scanned import Scanned
 
 
 @dataclass(frozen=True)
-class Bench:
+class Bench(Scanned):
     """A table on a real server and a home for its files."""
 
     endpoint: Endpoint
@@ -64,22 +62,6 @@ class Bench:
     def spans(self, plan: Plan, **options: Any) -> list[Span]:
         with KeyWalk(self.endpoint, self.job(Span(None, None)).table) as walk:
             return [*spans(plan, walk.next_bound, **options), plan.beyond]
-
-    def rows(self, result: ScanResult) -> list[dict[str, Any]]:
-        tables = [pq.read_table(self.home / "base" / f.path) for f in result.files]
-        return pa.concat_tables(tables).to_pylist() if tables else []
-
-    def scan_all(self, parts: list[Span], **changes: Any) -> list[dict[str, Any]]:
-        """The rows of all spans in order, resuming wherever a scan stopped."""
-        found: list[dict[str, Any]] = []
-        waiting = list(parts)
-        while waiting:
-            span = waiting.pop(0)
-            result = scan_span(self.job(span, **changes))
-            found += self.rows(result)
-            if result.stopped_at is not None:
-                waiting.insert(0, Span(result.stopped_at, span.hi))
-        return found
 
 
 def endpoint_of(server: Any, database: str, user: str | None = None, password: str | None = None) -> Endpoint:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import random
-import threading
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -12,7 +11,7 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
 from headwater.source.postgres.session import lsn_to_int
-from support.captured import Captured, Definition, captured
+from support.captured import Captured, Definition, WriterThreads, captured
 
 __all__ = ["PUBLICATION", "Captured", "Upstream", "Writers", "captured"]
 
@@ -98,16 +97,12 @@ def transactions_of(messages: Any) -> list[tuple[int, list[bytes]]]:
     return [t for t in found if t[1]]
 
 
-class Writers:
-    """Threads that change `item` and `other` in random transactions until stopped. Prints its seed."""
+class Writers(WriterThreads):
+    """Writers of `item` and `other`."""
 
     def __init__(self, dsn: str, seed: int, threads: int = 3) -> None:
-        print(f"writers: seed {seed}")
+        super().__init__(seed, threads)
         self._dsn = dsn
-        self._stop = threading.Event()
-        self._threads = [threading.Thread(target=self._run, args=(seed * 100 + i,)) for i in range(threads)]
-        self.failures: list[BaseException] = []
-        self.commits = 0
 
     @staticmethod
     def prepare(upstream: Upstream) -> None:
@@ -115,20 +110,6 @@ class Writers:
         upstream.execute("CREATE TABLE other (id int, k text, v numeric, PRIMARY KEY (id, k))")
         upstream.execute("ALTER TABLE other REPLICA IDENTITY FULL")
         upstream.execute("ALTER TABLE item ALTER t SET STORAGE EXTERNAL")
-
-    def __enter__(self) -> Self:
-        for t in self._threads:
-            t.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
-
-    def stop(self) -> None:
-        self._stop.set()
-        for t in self._threads:
-            t.join(60)
-        assert not self.failures, self.failures[0]
 
     def _run(self, seed: int) -> None:
         r = random.Random(seed)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import random
-import threading
 from dataclasses import dataclass
 from typing import Any, Self
 
 from headwater.source.mysql import server
 from headwater.source.mysql.position import Position, table_number
 from support.binlog import Reader
-from support.captured import Definition
+from support.captured import Definition, WriterThreads
 from support.mysql import MyDatabase
 from support.writer_mysql import MysqlSession, numbers, said
 from support.writing import Gone, Refused, Taken
@@ -78,34 +77,16 @@ def log_end(database: MyDatabase) -> Position:
     return Position.of(name, offset)
 
 
-class Writers:
-    """Threads that change `item` and `other` in random transactions until stopped. Prints its seed."""
+class Writers(WriterThreads):
+    """Writers of `item` and `other`."""
 
     def __init__(
         self, database: MyDatabase, seed: int, threads: int = 2, *, moods: tuple[str, ...] = (), two_phase: bool = True
     ) -> None:
-        print(f"writers: seed {seed}")
+        super().__init__(seed, threads)
         self._database = database
         self._moods = moods
         self._two_phase = two_phase
-        self._stop = threading.Event()
-        self._threads = [threading.Thread(target=self._run, args=(seed * 100 + i,)) for i in range(threads)]
-        self.failures: list[BaseException] = []
-        self.commits = 0
-
-    def __enter__(self) -> Self:
-        for t in self._threads:
-            t.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
-
-    def stop(self) -> None:
-        self._stop.set()
-        for t in self._threads:
-            t.join(60)
-        assert not self.failures, self.failures[0]
 
     def _run(self, seed: int) -> None:
         r = random.Random(seed)

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,6 +31,34 @@ class Definition:
     position: str
     txn: int
     tables: tuple[tuple[str, str, int], ...] = ()
+
+
+class WriterThreads:
+    """Threads that write in random transactions until stopped; each runs `_run` with a seed. Prints its seed."""
+
+    def __init__(self, seed: int, threads: int) -> None:
+        print(f"writers: seed {seed}")
+        self._stop = threading.Event()
+        self._threads = [threading.Thread(target=self._run, args=(seed * 100 + i,)) for i in range(threads)]
+        self.failures: list[BaseException] = []
+        self.commits = 0
+
+    def __enter__(self) -> Self:
+        for t in self._threads:
+            t.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        self._stop.set()
+        for t in self._threads:
+            t.join(60)
+        assert not self.failures, self.failures[0]
+
+    @abstractmethod
+    def _run(self, seed: int) -> None: ...
 
 
 class CaptureUpstream(Protocol):

@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from headwater.backfill.plan import Plan, spans
-from headwater.backfill.scan import ScanJob, scan_span
+from headwater.backfill.scan import ScanJob
 from headwater.decode.mysql.resultset import select_expression, text_expression, to_lake
 from headwater.decode.mysql.types import lake_type
-from headwater.model import Column, Condition, ScanResult, Span
+from headwater.model import Column, Condition, Span
 from headwater.source.mysql.position import table_number
 from headwater.source.mysql.reach import MysqlReach
 from headwater.source.mysql.types import RawType, upstream_type
 from headwater.source.scan import ScanTable
 from support.mysql import MyDatabase
+from support.scanned import Scanned
 
 
 @dataclass(frozen=True)
-class Bench:
+class Bench(Scanned):
     """A table on a real server and a home for its files."""
 
     reach: MysqlReach
@@ -45,26 +44,10 @@ class Bench:
         with self.reach.walk(self.table) as walk:
             return [*spans(plan, walk.next_bound, **options), plan.beyond]
 
-    def rows(self, result: ScanResult) -> list[dict[str, Any]]:
-        tables = [pq.read_table(self.home / "base" / f.path) for f in result.files]
-        return pa.concat_tables(tables).to_pylist() if tables else []
-
     def lake(self, batch: pa.RecordBatch) -> list[dict[str, Any]]:
         """A batch's rows as the lake would have them."""
         rows: list[dict[str, Any]] = to_lake(batch, self.table.columns, self.table.key)[0].to_pylist()
         return rows
-
-    def scan_all(self, parts: Sequence[Span], **changes: Any) -> list[dict[str, Any]]:
-        """The rows of all spans in order, resuming wherever a scan stopped."""
-        found: list[dict[str, Any]] = []
-        waiting = list(parts)
-        while waiting:
-            span = waiting.pop(0)
-            result = scan_span(self.job(span, **changes))
-            found += self.rows(result)
-            if result.stopped_at is not None:
-                waiting.insert(0, Span(result.stopped_at, span.hi))
-        return found
 
 
 COLUMNS = """

@@ -19,13 +19,23 @@ def gather(buffer: Any, starts: Any, lengths: Any, offsets: Any, out: Any) -> An
     """Copies all values to one place; the answer has its highest bit set if any byte is beyond ASCII."""
     seen = np.uint8(0)
     for i in range(starts.size):
-        at = starts[i]
-        to = offsets[i]
-        for j in range(offsets[i + 1] - to):
+        at, to = np.uint64(starts[i]), np.uint64(offsets[i])
+        for j in range(np.uint64(offsets[i + 1]) - to):  # unsigned places cannot count from the end: it moves words
             c = buffer[at + j]
             out[to + j] = c
             seen |= c
     return seen
+
+
+@kernel(types.boolean(BYTES, types.int64, types.int64, types.int64, types.int64))
+def same_bytes(data: Any, a: Any, a_length: Any, b: Any, b_length: Any) -> bool:
+    """Whether two values of one buffer are equal; a negative length, no value, is equal to itself."""
+    if a_length != b_length:
+        return False
+    for j in range(a_length):  # noqa: SIM110
+        if data[a + j] != data[b + j]:
+            return False
+    return True
 
 
 @kernel(types.int64(BYTES, types.int64, types.int64))

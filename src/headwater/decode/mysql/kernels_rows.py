@@ -8,6 +8,7 @@ import numpy as np
 from numba import types
 
 from headwater.decode.kernels import ALL_WELL, BYTES, MARKS, OFFSETS
+from headwater.decode.kernels_bytes import same_bytes
 from headwater.kernel import kernel
 
 _INSERT, _UPDATE, _DELETE, _TRUNCATE, _BREAK = 1, 2, 3, 4, 5  # model.Op
@@ -50,16 +51,6 @@ def _image(
             lengths[slot, row] = length
         at += length
     return at
-
-
-@kernel(types.boolean(BYTES, types.int64, types.int64, types.int64, types.int64))
-def _same(data: Any, a: Any, a_length: Any, b: Any, b_length: Any) -> bool:
-    if a_length != b_length:
-        return False
-    for j in range(a_length):  # noqa: SIM110 - a negative length is equal without bytes
-        if data[a + j] != data[b + j]:
-            return False
-    return True
 
 
 @kernel(types.int64(BYTES, OFFSETS, OPS, SLOTS, SLOTS, SLOTS, SLOTS, GRID, GRID, GRID, GRID, MARKS))
@@ -106,6 +97,6 @@ def lay_out(
         if op == _UPDATE:
             for k in range(keys.size):
                 s = keys[k]
-                if not _same(data, starts[s, i], lengths[s, i], old_starts[s, i], old_lengths[s, i]):
+                if not same_bytes(data, starts[s, i], lengths[s, i], old_starts[s, i], old_lengths[s, i]):
                     moved[i] = 1
     return ALL_WELL

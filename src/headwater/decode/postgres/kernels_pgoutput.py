@@ -8,6 +8,7 @@ import numpy as np
 from numba import types
 
 from headwater.decode.kernels import ALL_WELL, BYTES, MARKS, OFFSETS
+from headwater.decode.kernels_bytes import same_bytes
 from headwater.kernel import kernel
 
 _INSERT, _UPDATE, _DELETE, _TRUNCATE = 73, 85, 68, 84
@@ -57,16 +58,6 @@ def _tuple(data: Any, at: Any, end: Any, slots: Any, row: Any, starts: Any, leng
             starts[slot, row] = start
             lengths[slot, row] = length
     return at
-
-
-@kernel(types.boolean(BYTES, types.int64, types.int64, types.int64, types.int64))
-def _same(data: Any, a: Any, a_length: Any, b: Any, b_length: Any) -> bool:
-    if a_length != b_length:
-        return False
-    for j in range(a_length):  # noqa: SIM110 - a negative length is equal without bytes
-        if data[a + j] != data[b + j]:
-            return False
-    return True
 
 
 @kernel(
@@ -126,6 +117,6 @@ def lay_out(
                 lengths[s, i] = old_lengths[s, i]
         for k in range(keys.size):
             s = keys[k]
-            if not _same(data, starts[s, i], lengths[s, i], old_starts[s, i], old_lengths[s, i]):
+            if not same_bytes(data, starts[s, i], lengths[s, i], old_starts[s, i], old_lengths[s, i]):
                 moved[i] = 1
     return ALL_WELL

@@ -7,8 +7,9 @@ from typing import Self
 
 from headwater.config import LOCK_TIMEOUT_S, SCAN_BATCH_BYTES
 from headwater.model import Bound, Span
+from headwater.source.keyset import order
 from headwater.source.mysql.ask import query
-from headwater.source.mysql.keyset import condition, order
+from headwater.source.mysql.keyset import condition
 from headwater.source.mysql.scan import MysqlScan, TableReader, settle
 from headwater.source.mysql.session import Endpoint
 from headwater.source.mysql.table import describe, key_texts

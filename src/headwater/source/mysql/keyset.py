@@ -6,9 +6,11 @@ import datetime
 from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
+from functools import partial
 
 from headwater.errors import DataError
 from headwater.model import Bound, Span, UpstreamType
+from headwater.source import keyset
 from headwater.source.mysql.session import quote_identifier
 
 ROW = "scanned"  # the table's name inside a statement: a bare name after ORDER BY would mean the selected expression
@@ -35,17 +37,7 @@ class KeyColumn:
 
 def condition(key: Sequence[KeyColumn], span: Span) -> str:
     """The span as a WHERE condition."""
-    parts = []
-    if span.lo is not None:
-        parts.append(_compare(key, ">" if span.lo.after else ">=", span.lo))
-    if span.hi is not None:
-        parts.append(_compare(key, "<=" if span.hi.after else "<", span.hi))
-    return " AND ".join(parts) or "TRUE"
-
-
-def order(key: Sequence[KeyColumn], *, descending: bool = False) -> str:
-    """The key as an ORDER BY list."""
-    return ", ".join(k.quoted + (" DESC" if descending else "") for k in key)
+    return keyset.condition(span, partial(_compare, key))
 
 
 def literal(column: KeyColumn, text: str) -> str:

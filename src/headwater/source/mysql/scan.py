@@ -12,8 +12,9 @@ import pymysql
 
 from headwater.errors import DataError
 from headwater.model import Bound, Span
+from headwater.source.keyset import order
 from headwater.source.mysql.ask import qualified, query
-from headwater.source.mysql.keyset import condition, order
+from headwater.source.mysql.keyset import condition
 from headwater.source.mysql.low import binlog_end, prove_low
 from headwater.source.mysql.server import expect_server
 from headwater.source.mysql.session import Endpoint, Session

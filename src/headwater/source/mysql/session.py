@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import socket
 import ssl
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import pymysql
@@ -13,9 +12,9 @@ from pymysql.connections import Connection
 from pymysql.constants import CLIENT, CR
 
 from headwater.errors import DefinitionError, HeadwaterError, Retry, SourceError
+from headwater.source import endpoint
 from headwater.source.mysql.refusals import Place, translate
 
-DEFAULT_PORT = 3306
 LOCK_TIMEOUT_S = 10  # for the metadata lock that any SELECT takes; a server's default is a year
 LARGEST_KEY_BYTES = 3072  # of an InnoDB index
 
@@ -41,31 +40,10 @@ Session = Any  # pymysql's Connection, which has no types
 
 
 @dataclass(frozen=True, slots=True)
-class Endpoint:
-    """Where and how to reach an upstream. Its repr hides the password, so it may stand in a traceback."""
+class Endpoint(endpoint.Endpoint):
+    """How to reach a MySQL or a MariaDB."""
 
-    host: str
-    port: int
-    user: str
-    database: str
-    password: str = field(repr=False, default="")
-    ssl_mode: str = "prefer"
-    ssl_root_cert: str = ""
-    connect_timeout_s: int = 10
-
-    @classmethod
-    def of(cls, options: Mapping[str, str], password: str) -> Endpoint:
-        """The endpoint that a CREATE CONNECTION describes."""
-        return cls(
-            host=options["hostname"],
-            port=int(options.get("port", DEFAULT_PORT)),
-            user=options["username"],
-            database=options["database.name"],
-            password=password,
-            ssl_mode=options.get("ssl.mode", "prefer"),
-            ssl_root_cert=options.get("ssl.root.cert", ""),
-            connect_timeout_s=int(options.get("connect.timeout", "10")),
-        )
+    default_port = 3306
 
     @property
     def place(self) -> Place:

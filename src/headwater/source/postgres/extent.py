@@ -7,8 +7,9 @@ from typing import Self
 
 from headwater.config import LOCK_TIMEOUT_S, SCAN_BATCH_BYTES
 from headwater.model import Bound, Span
+from headwater.source.keyset import order
 from headwater.source.postgres.ask import query
-from headwater.source.postgres.keyset import ROW, condition, order
+from headwater.source.postgres.keyset import ROW, condition
 from headwater.source.postgres.scan import TableScan, describe, key_texts
 from headwater.source.postgres.session import Endpoint
 from headwater.source.scan import Extent, ScanTable

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from headwater.model import Bound, Span
+from headwater.source import keyset
 from headwater.source.postgres.session import quote_identifier, quote_literal
 
 CATALOG = "pg_catalog"
@@ -51,17 +53,7 @@ class KeyColumn:
 
 def condition(key: Sequence[KeyColumn], span: Span) -> str:
     """The span as a WHERE condition."""
-    parts = []
-    if span.lo is not None:
-        parts.append(_compare(key, ">" if span.lo.after else ">=", span.lo))
-    if span.hi is not None:
-        parts.append(_compare(key, "<=" if span.hi.after else "<", span.hi))
-    return " AND ".join(parts) or "true"
-
-
-def order(key: Sequence[KeyColumn], *, descending: bool = False) -> str:
-    """The key as an ORDER BY list."""
-    return ", ".join(k.quoted + (" DESC" if descending else "") for k in key)
+    return keyset.condition(span, partial(_compare, key))
 
 
 def _compare(key: Sequence[KeyColumn], operator: str, bound: Bound) -> str:

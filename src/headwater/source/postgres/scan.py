@@ -12,10 +12,11 @@ import pyarrow as pa
 
 from headwater.errors import DataError, SourceError
 from headwater.model import Bound, Span
+from headwater.source.keyset import order
 from headwater.source.postgres.arrow import ArrowSession
 from headwater.source.postgres.ask import qualified
 from headwater.source.postgres.filter import filter_text
-from headwater.source.postgres.keyset import KEY, ROW, KeyColumn, condition, order
+from headwater.source.postgres.keyset import KEY, ROW, KeyColumn, condition
 from headwater.source.postgres.session import Endpoint, quote_identifier, quote_literal
 from headwater.source.scan import Hooks, ScanTable, Seen
 

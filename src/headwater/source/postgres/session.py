@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -11,6 +10,7 @@ import psycopg
 from psycopg import errors as pg_errors
 
 from headwater.errors import HeadwaterError, Retry, SourceError
+from headwater.source import endpoint
 
 # The same in scans and in the log, so that a value has one text form only.
 SETTINGS = {
@@ -28,31 +28,10 @@ SETTINGS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Endpoint:
-    """Where and how to reach an upstream. Its repr hides the password, so it may stand in a traceback."""
+class Endpoint(endpoint.Endpoint):
+    """How to reach a PostgreSQL."""
 
-    host: str
-    port: int
-    user: str
-    database: str
-    password: str = field(repr=False, default="")
-    ssl_mode: str = "prefer"
-    ssl_root_cert: str = ""
-    connect_timeout_s: int = 10
-
-    @classmethod
-    def of(cls, options: Mapping[str, str], password: str) -> Endpoint:
-        """The endpoint that a CREATE CONNECTION describes."""
-        return cls(
-            host=options["hostname"],
-            port=int(options["port"]),
-            user=options["username"],
-            database=options["database.name"],
-            password=password,
-            ssl_mode=options.get("ssl.mode", "prefer"),
-            ssl_root_cert=options.get("ssl.root.cert", ""),
-            connect_timeout_s=int(options.get("connect.timeout", "10")),
-        )
+    default_port = 5432
 
     @property
     def settings_option(self) -> str:
