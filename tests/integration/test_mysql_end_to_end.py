@@ -18,40 +18,15 @@ from support.upstreams import Upstream
 from support.wait import wait_for
 from support.writing import LEDGERS, RandomWriter
 
-STATEMENTS = """
-CREATE CONNECTION my_connection WITH (
-    type='mysql-cdc',
-    hostname = '{host}',
-    port = '{port}',
-    username = '{user}',
-    password = '{password}',
-    database.name = '{database}',
-);
-CREATE TABLE orders (
-    order_id int PRIMARY KEY,
-    order_date bigint,
-    customer_name string,
-    price decimal,
-    product_id int,
-    order_status smallint
-) FROM CONNECTION my_connection;
-CREATE TABLE shipments (
-  shipment_id INTEGER,
-  order_id INTEGER,
-  origin STRING,
-  destination STRING,
-  is_arrived boolean,
-  PRIMARY KEY (shipment_id)
-) FROM CONNECTION my_connection;
-"""
+EXAMPLE = Path(__file__).parents[2] / "examples" / "shop_mysql.sql"
 
 
 def rows(hw: Any, query: str) -> list[dict[str, Any]]:
     return list(hw.sql(query)[0].rows.to_pylist())
 
 
-def test_the_seeds_statements_run_twice_and_prices_keep_their_cents(
-    request: pytest.FixtureRequest, spark: SparkSession, tmp_path: Path
+def test_the_example_runs_twice_and_prices_keep_their_cents(
+    request: pytest.FixtureRequest, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     upstream = upstreams.fresh(request, upstreams.choose(upstreams.FAMILY)[0])
     upstream.execute(
@@ -65,8 +40,12 @@ def test_the_seeds_statements_run_twice_and_prices_keep_their_cents(
     upstream.fill("orders", 500, "i, i, concat('c', i), i + 0.99, i, i % 3")
     upstream.execute("INSERT INTO shipments VALUES (1, 1, 'a', 'b', true)")
     s = upstream.server
-    place = {"host": s.host, "port": s.port, "user": s.user, "password": s.password}
-    text = STATEMENTS.format(**place, database=upstream.database.name)
+    monkeypatch.setenv("SHOP_PASSWORD", s.password)
+    text = EXAMPLE.read_text()
+    for name, ours in (("'localhost'", s.host), ("'3306'", s.port), ("'headwater'", s.user)):
+        assert name in text
+        text = text.replace(name, f"'{ours}'")
+    text = text.replace("'shop'", f"'{upstream.database.name}'")
     for _ in range(2):
         with headwater.open(tmp_path / "home", spark=spark) as hw:
             hw.run(text, once=True)
@@ -75,7 +54,7 @@ def test_the_seeds_statements_run_twice_and_prices_keep_their_cents(
         assert hw.table("orders").schema["price"].dataType.simpleString() == "decimal(12,2)"
         assert rows(hw, "SELECT is_arrived FROM shipments") == [{"is_arrived": True}]
         with pytest.raises(DefinitionError) as e:
-            hw.sql("CREATE TABLE orders FROM CONNECTION my_connection;")
+            hw.sql("CREATE TABLE orders FROM CONNECTION shop;")
         assert e.value.code == "name.taken"
 
 
