@@ -106,8 +106,8 @@ def raw(part: Part) -> float:
     try:
         began = time.monotonic()
         begin_dump(session, SERVER_IDS["raw"], Start(part.begin.name, part.begin.offset))
-        # MariaDB leaves out some of what its files have, the statements' texts
-        throw_away(session, lambda total, last: total > part.bytes // 2 and end in bytes(last[-64:]))
+        # MariaDB leaves out what may be most of its files, the statements' texts
+        throw_away(session, lambda total, last: total > part.bytes // 8 and end in bytes(last[-64:]))
         return time.monotonic() - began
     finally:
         session._force_close()
