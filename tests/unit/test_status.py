@@ -202,14 +202,17 @@ def test_an_error_comes_with_its_way_out_and_whether_it_is_tried_again(home: Hom
         )
 
 
-def test_lag_is_unknown_while_running_without_a_server_and_silence_otherwise(home: Home) -> None:
-    assert status_of(home, None).connections[0].lag_s is None
+def test_without_a_server_nothing_runs_and_the_lag_is_the_silence(home: Home) -> None:
     x = status_of(home, Serving()).connections[0]
+    assert x.state == "running"
     assert (x.lag_s, x.lag_bytes, x.slot_bytes, x.slot_limit_bytes) == (1.5, 4096, 1000, 5000)
     with home.meta.write() as c:
-        connections.set_state(c, 1, ConnectionState.FAILED)
         c.execute(sa.update(meta_tables.connection).values(position_at=time.time() - 100))
-    assert status_of(home, None).connections[0].lag_s == pytest.approx(100, abs=10)
+    for state, shown in ((ConnectionState.RUNNING, "defined"), (ConnectionState.FAILED, "failed")):
+        with home.meta.write() as c:
+            connections.set_state(c, 1, state)
+        x = status_of(home, None).connections[0]
+        assert x.state == shown and x.lag_s == pytest.approx(100, abs=10)
 
 
 def test_a_status_of_many_tables_with_many_spans_is_cheap(home: Home) -> None:

@@ -79,13 +79,15 @@ def shown_name(r: RelationInfo, known: Iterable[RelationInfo]) -> str:
 def _connection(seen: _Seen, x: ConnectionInfo) -> ConnectionStatus:
     error = x.error or {}
     lag = seen.lags[x.id]
+    runs = seen.server is not None or x.state is ConnectionState.FAILED  # its capture ends with the server
+    state = x.state if runs else ConnectionState.DEFINED
     end = seen.server.log_end(x.id) if seen.server else None
     return ConnectionStatus(
         name=x.name,
-        state=x.state,
+        state=state,
         index=x.committed_index,
         position=x.position,
-        lag_s=lag.seconds if lag else _silence(seen.c, x),
+        lag_s=lag.seconds if lag else _silence(seen.c, x, state),
         lag_bytes=lag.bytes if lag else None,
         slot_bytes=end.kept_bytes if end else None,
         slot_limit_bytes=end.limit_bytes if end else None,
@@ -97,9 +99,9 @@ def _connection(seen: _Seen, x: ConnectionInfo) -> ConnectionStatus:
     )
 
 
-def _silence(c: Connection, x: ConnectionInfo) -> float | None:
+def _silence(c: Connection, x: ConnectionInfo, state: ConnectionState) -> float | None:
     """How long the changelog has not moved, where nobody knows how far the upstream has gone; it may be less behind."""
-    if x.state is ConnectionState.RUNNING or not x.position:
+    if state is ConnectionState.RUNNING or not x.position:
         return None
     return time.time() - connections.position_at(c, x.id)
 
