@@ -12,6 +12,7 @@ from headwater.errors import HeadwaterError
 from headwater.source.postgres import publication, slot
 from headwater.source.postgres.begin import begin_xid, needs_second_alter, next_xid, older_than
 from headwater.source.postgres.session import Endpoint, lsn_to_int
+from headwater.source.postgres.upstream import PostgresUpstream
 from support.hanging import hanging_commit, server_with_silent_standby
 
 
@@ -32,6 +33,25 @@ def endpoint_of(database: Any, **changes: Any) -> Endpoint:
 def session(database: Any) -> Iterator[Any]:
     with database.connect() as connection:
         yield connection
+
+
+def test_what_we_published_outlives_a_crash_of_a_server_that_does_not_wait_for_its_disk() -> None:
+    """Nothing flushes for it: the log's writer sleeps. Otherwise changes of the table would be lost without a word."""
+    settings = {"synchronous_commit": "off", "wal_writer_delay": "10000", "wal_writer_flush_after": "1GB"}
+    with EmbeddedPostgres(18, settings) as server:
+        server.execute("CREATE TABLE t (id int PRIMARY KEY)")
+        server.execute("CHECKPOINT")
+        options = {"hostname": server.host, "port": str(server.port), "username": server.user}
+        options |= {"database.name": "postgres", "publication.name": "carrier"}
+        with server.connect() as session:
+            publication.ensure(session, "carrier")
+        PostgresUpstream(options, server.password).publish("public", "t")
+        server.execute("CREATE TABLE undone (id int PRIMARY KEY)")
+        server.crash()
+        server.start()
+        assert server.execute("SELECT to_regclass('undone')") == [(None,)], "the server waited for its disk"
+        with server.connect() as session:
+            assert publication.holds(session, "carrier", "public", "t")
 
 
 def decoded(session: Any, name: str, publication_name: str) -> list[bytes]:

@@ -44,6 +44,22 @@ def test_ordinary_work_is_no_finding(after: Look) -> None:
     assert after("parts", "INSERT INTO parts VALUES (2)", "DELETE FROM parts", "ANALYZE parts") == []
 
 
+@pytest.mark.parametrize("back", ["", "ALTER PUBLICATION carrier ADD TABLE ONLY plain"])
+def test_a_table_that_the_publication_left_out_for_a_while_is_found(session: Any, back: str) -> None:
+    session.execute("CREATE PUBLICATION carrier FOR TABLE ONLY plain, ONLY parts")
+    (oid,) = session.execute("SELECT 'plain'::regclass::oid").fetchone()
+    before = fingerprint(session, oid, "carrier")
+    session.execute("ALTER PUBLICATION carrier DROP TABLE parts")
+    assert findings(session, before, fingerprint(session, oid, "carrier")) == []
+    session.execute("ALTER PUBLICATION carrier DROP TABLE plain")
+    if back:
+        session.execute(back)
+    found = findings(session, before, fingerprint(session, oid, "carrier"))
+    assert [f.event for f in found] == [Event.UNPUBLISHED]
+    error = verdict(found, "plain", truncated=False)
+    assert error is not None and error.code == "data.rewritten" and "RESYNC TABLE plain" in error.hint
+
+
 def test_a_partition_born_empty_is_no_finding(after: Look) -> None:
     new = "CREATE TABLE p3 PARTITION OF parts FOR VALUES FROM (20) TO (30)"
     assert after("parts", new, "INSERT INTO parts VALUES (25)") == []

@@ -17,6 +17,8 @@ from headwater.source.postgres.session import quote_identifier
 GENERATED_IN_LOG = 180000  # from this version on a publication can carry stored generated columns
 NAME_LENGTH = 63
 
+DURABLE = "SELECT set_config('synchronous_commit', 'local', true) WHERE current_setting('synchronous_commit') = 'off'"
+
 
 @dataclass(frozen=True, slots=True)
 class Publication:
@@ -166,10 +168,14 @@ def drop(session: Session, name: str) -> None:
 
 
 def _alter(session: Session, statement: str, who: str) -> None:
-    """Runs a definition statement without queueing for long behind the upstream's own ones."""
+    """Runs a definition statement without queueing for long behind the upstream's own ones; it is durable on return.
+
+    Where commits do not wait for the disk (synchronous_commit = off), a crash would undo it after we relied on it.
+    """
     try:
         with session.transaction():
             session.execute(f"SET LOCAL lock_timeout = {int(LOCK_TIMEOUT_S * 1000)}")
+            session.execute(DURABLE)
             session.execute(statement)
     except pg_errors.InsufficientPrivilege as e:
         message = str(e).splitlines()[0]

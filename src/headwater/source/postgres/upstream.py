@@ -110,7 +110,7 @@ class PostgresUpstream:
 
     def fingerprint(self, ids: Sequence[int]) -> dict[int, str]:
         with self.endpoint.connect() as session:
-            return watch.fingerprints(session, ids)
+            return watch.fingerprints(session, ids, self._publication)
 
     def rewritten(self, before: str, after: str, table: str, truncated: bool) -> DataError | None:
         with self.endpoint.connect() as session:

@@ -23,6 +23,7 @@ class Event(StrEnum):
     REFILED = "got a new file"  # the table's own: TRUNCATE, which the log tells, or VACUUM FULL or CLUSTER
     UNLOGGED = "became unlogged"
     IDENTITY = "got another replica identity"
+    UNPUBLISHED = "was taken out of the publication"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,15 +50,25 @@ JOIN pg_class c ON c.oid = t.relid JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE c.relkind IN ('r', 'f') OR c.oid = r.oid
 """
 
+# Tables that a publication names. One that carries them as part of all tables, or of a schema, names none.
+NAMED = """
+SELECT r.prrelid::bigint, r.oid::text FROM pg_publication_rel r JOIN pg_publication p ON p.oid = r.prpubid
+WHERE p.pubname = %s AND r.prrelid = ANY(%s::oid[])
+"""
 
-def fingerprint(session: Session, oid: int) -> str:
-    """A table's file, columns and partitions as text; compare two with `findings`. Empty when the table is gone."""
-    return fingerprints(session, [oid])[oid]
+
+def fingerprint(session: Session, oid: int, publication: str = "") -> str:
+    """A table's file, columns, partitions and place in the publication as text; compare two with `findings`.
+
+    Empty when the table is gone.
+    """
+    return fingerprints(session, [oid], publication)[oid]
 
 
-def fingerprints(session: Session, oids: Sequence[int]) -> dict[int, str]:
+def fingerprints(session: Session, oids: Sequence[int], publication: str = "") -> dict[int, str]:
     """The same for many tables in one question."""
     trees: dict[int, dict[str, dict[str, Any]]] = {oid: {} for oid in oids}
+    named = dict(query(session, NAMED, (publication, list(oids))))
     for root, oid, schema, name, kind, file, persistence, identity, columns, attached, made in query(
         session, TREE, (list(oids),)
     ):
@@ -71,6 +82,7 @@ def fingerprints(session: Session, oids: Sequence[int]) -> dict[int, str]:
             "columns": {c.rsplit(" ", 1)[0]: c.rsplit(" ", 1)[1] for c in columns},
             "attached": attached,
             "made": made,
+            "published": named.get(oid, ""),
         }
     return {oid: json.dumps(tree, sort_keys=True) if tree else "" for oid, tree in trees.items()}
 
@@ -121,6 +133,8 @@ def _changes(old: dict[str, Any], new: dict[str, Any]) -> list[Event]:
         found.append(Event.UNLOGGED)
     if new["identity"] != old["identity"] and new["identity"][0] in "ni":
         found.append(Event.IDENTITY)
+    if old.get("published") and new["published"] != old["published"]:  # it may have been put back since
+        found.append(Event.UNPUBLISHED)
     return found
 
 
