@@ -24,6 +24,7 @@ import time
 import zlib
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
 
@@ -109,15 +110,19 @@ class Captures:
         return int(said.split()[1]) >= index
 
 
+def ends(part: Part, total: int, last: memoryview) -> bool:
+    """Whether what came last is the part's last event, which tells where it ends; `total` bytes came by then."""
+    # MariaDB leaves out what may be most of its files, the statements' texts
+    return total > part.bytes // 8 and part.end.offset.to_bytes(4, "little") in bytes(last[-64:])
+
+
 def raw(part: Part) -> float:
-    """Seconds until the last event came, which tells where it ends."""
-    end = part.end.offset.to_bytes(4, "little")
+    """Seconds until the last event came."""
     session = part.database.endpoint.connect()
     try:
         began = time.monotonic()
         begin_dump(session, SERVER_IDS["raw"], Start(part.begin.name, part.begin.offset))
-        # MariaDB leaves out what may be most of its files, the statements' texts
-        throw_away(session, lambda total, last: total > part.bytes // 8 and end in bytes(last[-64:]))
+        throw_away(session, partial(ends, part))
         return time.monotonic() - began
     finally:
         session._force_close()
@@ -125,7 +130,6 @@ def raw(part: Part) -> float:
 
 def kept(part: Part) -> float:
     """Seconds until the last event is durable in a file."""
-    end = part.end.offset.to_bytes(4, "little")
     session = part.database.endpoint.connect()
     blocks = [memoryview(bytearray(config.FLUSH_BYTES)) for _ in range(2)]
     try:
@@ -143,8 +147,10 @@ def kept(part: Part) -> float:
                 block, size = blocks[0], 0
                 blocks.reverse()
                 while size < len(block) and not last:
-                    size += session._sock.recv_into(block[size:])
-                    last = total + size > part.bytes // 8 and end in bytes(block[max(0, size - 64) : size])
+                    got = session._sock.recv_into(block[size:])
+                    assert got, f"the server closed the connection after {total + size} bytes"
+                    size += got
+                    last = ends(part, total + size, block[:size])
                 total += size
                 done.result()
                 done = beside.submit(keep, block[:size])

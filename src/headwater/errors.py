@@ -179,7 +179,9 @@ CODES: dict[str, str] = {
     "data.key_value": "A key holds a value that the lake cannot keep.",
     "data.log_damaged": "A change or a value has a form that the upstream never sends.",
     "data.schema_changed": "The upstream table changed in a way that cannot be followed yet.",
-    "data.rewritten": "The upstream table was rewritten or re-partitioned without log events.",
+    "data.rewritten": (
+        "The upstream table was rewritten or re-partitioned without log events, or left the publication for a while."
+    ),
     "data.history_missing": "Changes that the table needs are no longer in the changelog.",
     "data.base_damaged": "Files of a base are missing or were changed from outside.",
     "data.differs": "The lake differs from the upstream.",

@@ -29,7 +29,7 @@ _XA_END = int.from_bytes(b"XA END", "little")
 
 @kernel("int64(uint8[::1], int64, int64)")
 def number(data: Bytes, at: int, size: int) -> int:
-    """A little-endian number of `size` bytes. Unsigned places cannot count from the end: it becomes one load."""
+    """A little-endian number of `size` bytes. Unsigned places cannot count from the end, so no byte's is checked."""
     first = np.uint64(at)
     value = 0
     for i in range(np.uint64(size)):

@@ -9,6 +9,7 @@ import numpy as np
 from headwater.kernel import kernel
 from headwater.source.base import Bytes, Longs
 from headwater.source.mysql import events as ev
+from headwater.source.mysql.groups import number
 
 PACKET_HEADER = 4  # three bytes of length, one of sequence
 PIECE = 0xFFFFFF  # a packet of this length goes on in the next one
@@ -57,7 +58,7 @@ def _word(data: Bytes, at: np.uint64) -> np.uint32:
 def crc32(data: Bytes, at: int, end: int, tables: Words) -> int:
     """The checksum of a run of bytes, as the binlog computes it."""
     c = np.uint32(0xFFFFFFFF)
-    i, last = np.uint64(at), np.uint64(end)  # unsigned places cannot count from the end: four bytes are one load
+    i, last = np.uint64(at), np.uint64(end)  # unsigned places cannot count from the end, so no byte's is checked
     eight = np.uint64(8)
     while i + eight <= last:
         low = c ^ _word(data, i)
@@ -77,15 +78,6 @@ def crc32(data: Bytes, at: int, end: int, tables: Words) -> int:
         c = tables[0, (c ^ np.uint32(data[i])) & _BYTE] ^ (c >> np.uint32(8))
         i += np.uint64(1)
     return int(c ^ np.uint32(0xFFFFFFFF))
-
-
-@kernel("int64(uint8[::1], int64, int64)")
-def _number(data: Bytes, at: int, size: int) -> int:
-    first = np.uint64(at)
-    value = 0
-    for i in range(np.uint64(size)):
-        value |= int(data[first + i]) << (8 * int(i))
-    return value
 
 
 @kernel("int64(int64, int64)")
@@ -109,7 +101,7 @@ def _join(buffer: Bytes, at: int, payload: int, out: Bytes, to: int) -> int:
     """Copies an event of several pieces, without its status byte; where it ends."""
     skip, left = 1, payload
     while left > 0:
-        size = _number(buffer, at, 3)
+        size = number(buffer, at, 3)
         to = _copy(buffer, at + PACKET_HEADER + skip, size - skip, out, to)
         left -= size
         at += PACKET_HEADER + size
@@ -154,17 +146,17 @@ def split(buffer: Bytes, end: int, state: Longs, out: Bytes, lengths: Longs, tab
             to = _join(buffer, at, payload, out, start + 8)
         if state[CHECKSUM]:
             to -= 4
-            if crc32(out, start + 8, to, tables) != _number(out, to, 4):
+            if crc32(out, start + 8, to, tables) != number(out, to, 4):
                 return DAMAGED
-        log_pos = _number(out, start + 8 + _LOG_POS, 4)
-        number = 0
+        log_pos = number(out, start + 8 + _LOG_POS, 4)
+        told = 0
         if log_pos > 0:
             offset = widen(log_pos, state[OFFSET])
             if kind != _HEARTBEAT and not (int(out[start + 8 + _FLAGS]) & _ARTIFICIAL):
                 state[OFFSET] = offset
-            number = state[ORDINAL] << 36 | offset
+            told = state[ORDINAL] << 36 | offset
         for i in range(8):
-            out[start + i] = (number >> (8 * i)) & 0xFF
+            out[start + i] = (told >> (8 * i)) & 0xFF
         lengths[state[COUNT]] = to - start
         state[COUNT] += 1
         state[SIZE] = to
