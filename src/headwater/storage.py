@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
@@ -21,6 +21,7 @@ class Storage:
 
     def __init__(self, root: str | Path) -> None:
         self.root = Path(root).absolute()
+        self._reachable: set[Path] = set()  # directories whose own entries, up to the home, are known to be durable
 
     def __reduce__(self) -> tuple[object, ...]:
         return (Storage, (str(self.root),))
@@ -35,27 +36,43 @@ class Storage:
 
     @contextmanager
     def create(self, path: str) -> Iterator[IO[bytes]]:
-        """A new file that is durable (data and directory) when the block ends; removed when the block fails."""
+        """A new file that is durable (data and directories) when the block ends; removed when the block fails.
+
+        A file that exists is an error and stays as it is: it may be published, mapped and read by now.
+        """
         target = self.root / path
+        target.parent.mkdir(parents=True, exist_ok=True)
         try:
-            target.parent.mkdir(parents=True, exist_ok=True)
-            with target.open("wb") as f:
+            file = target.open("xb")
+        except OSError as e:
+            if _is_full(e):
+                raise self._disk_full(path) from e
+            raise
+        try:
+            with file as f:
                 yield f
                 f.flush()
                 os.fsync(f.fileno())
-            self._sync_directory(target.parent)
+            self._sync_directories([target.parent])
         except OSError as e:
             target.unlink(missing_ok=True)
-            if e.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-                raise MachineError(
-                    "home.disk_full",
-                    f"no space left while writing {path}",
-                    f"Free space on the disk of {self.root}; work continues by itself.",
-                ) from e
+            if _is_full(e):
+                raise self._disk_full(path) from e
             raise
         except BaseException:
             target.unlink(missing_ok=True)
             raise
+
+    def sync(self, paths: Iterable[str]) -> None:
+        """Makes files that somebody else wrote durable, with the directories that lead to them; all must exist."""
+        targets = [self.root / path for path in paths]
+        for target in targets:
+            _fsync(target)
+        self._sync_directories(target.parent for target in targets)
+
+    def sync_directory(self, path: str) -> None:
+        """Makes what was added to a folder and removed from it durable."""
+        self._sync_directories([self.root / path])
 
     def map(self, path: str) -> pa.MemoryMappedFile:
         """The file's bytes, mapped."""
@@ -74,6 +91,7 @@ class Storage:
         """Removes a file or a folder; a missing one is fine."""
         target = self.root / path
         if target.is_dir():
+            self._reachable = {d for d in self._reachable if not d.is_relative_to(target)}
             shutil.rmtree(target, ignore_errors=True)
         else:
             target.unlink(missing_ok=True)
@@ -85,19 +103,57 @@ class Storage:
             return []
         return sorted(str(p.relative_to(self.root)) for p in base.rglob("*") if p.is_file())
 
-    @staticmethod
-    def _sync_directory(directory: Path) -> None:
-        fd = os.open(directory, os.O_RDONLY)
-        try:
-            os.fsync(fd)
-        finally:
-            os.close(fd)
+    def _sync_directories(self, directories: Iterable[Path]) -> None:
+        """Makes the entries of directories durable, and their own entries in the ones above, up to the home.
+
+        Who made them does not matter: another process may have, and may have died before it synced anything.
+        """
+        for directory in set(directories):
+            _fsync(directory)
+            above = directory
+            while above != self.root and above not in self._reachable:
+                _fsync(above.parent)
+                self._reachable.add(above)
+                above = above.parent
+
+    def _disk_full(self, path: str) -> MachineError:
+        return MachineError(
+            "home.disk_full",
+            f"no space left while writing {path}",
+            f"Free space on the disk of {self.root}; work continues by itself.",
+        )
+
+
+def _is_full(e: OSError) -> bool:
+    return e.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+def boot() -> str:
+    """Names the time since the machine started: what was written within it and not synced is still there.
+
+    Empty where the system does not say; then nothing may be concluded from two that are equal.
+    """
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    except OSError:
+        return ""
+
+
+def _fsync(path: Path) -> None:
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
 
 
 def usable_home(root: Path) -> Path:
     """Creates the home if needed; says clearly when it cannot be used."""
     try:
+        made = [d for d in (root, *root.parents) if not d.exists()]
         root.mkdir(parents=True, exist_ok=True)
+        for directory in made:
+            _fsync(directory.parent)
         probe: Any = root / ".probe"
         probe.write_bytes(b"")
         probe.unlink()

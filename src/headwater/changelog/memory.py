@@ -85,6 +85,7 @@ class HomeMemory:
             self._dead += [*paths, path]
 
     def _write(self, path: str, data: bytes) -> None:
+        self._storage.remove(path)  # a mark may be set more than once in a batch
         with self._storage.create(path) as f:
             f.write(data)
         self._written.append(path)

@@ -1,18 +1,21 @@
 """The only writer of bases: adds what scans read when it is covered, and folds overlays.
 
-Each commit is decided in meta (an intent), made in Delta, then recorded in meta together with the epoch that shows it.
-After a crash the intent tells what to look for in Delta, and meta rolls forward to it. A base has one writer, so an
-intent's number in Delta's log says whether it was committed.
+Each commit is decided in meta (an intent), made in Delta, synced, then recorded in meta together with the epoch that
+shows it. After a crash or an error the intent tells what to look for in Delta, and meta rolls forward to it. A base has
+one writer, so an intent's number in Delta's log says whether it was committed. After the machine itself went down, what
+was committed and not recorded may be torn: it is taken back, and made again.
 """
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
+from typing import Any
 
 from sqlalchemy.engine import Connection
 
@@ -22,7 +25,10 @@ from headwater.meta import connections, epochs, intents, lease, relations, runs,
 from headwater.meta.intents import Intent
 from headwater.meta.lease import Lease
 from headwater.model import DataFile, Epoch, Json, Layout, RelationInfo, Span
-from headwater.relation import base
+from headwater.relation import base, commits
+from headwater.storage import boot
+
+log = logging.getLogger(__name__)
 
 COVER = "cover"
 FOLD = "fold"
@@ -65,6 +71,8 @@ class Committer:
         """
         with self._home.meta.read() as c:
             left = intents.all(c)
+        for relation_id in {i.relation_id for i in left if i.body.get("boot") != boot() or not boot()}:
+            self._take_back(relation_id)
         # upkeep takes whatever version there is, so what changed the content must be recorded before it
         for intent in sorted(left, key=lambda i: (i.kind == UPKEEP, i.id)):
             if intent.kind == COVER and intent.body["again"]:
@@ -82,6 +90,7 @@ class Committer:
         if began < self._rest_until.get(relation_id, 0.0) or not self._locks[relation_id].acquire(blocking=False):
             return None
         try:
+            self._finish_left_fold(relation_id)
             with self._home.meta.write() as c:
                 lease.check(c, self._held)
                 intent, dead = self._decide_cover(c, relation_id)
@@ -100,6 +109,7 @@ class Committer:
     def fold(self, relation_id: int) -> Epoch | None:
         """Moves a relation's overlay into its base, with a new epoch; None if there is nothing to move."""
         with self._locks[relation_id]:
+            self._finish_left_fold(relation_id)
             with self._home.meta.write() as c:
                 lease.check(c, self._held)
                 decided = self._decide_fold(c, relation_id)
@@ -124,6 +134,7 @@ class Committer:
         if not self._locks[relation_id].acquire(blocking=False):
             return None
         try:
+            self._finish_left_fold(relation_id)
             with self._home.meta.read() as c:
                 relation = relations.get_or_none(c, relation_id)
                 busy = any(i.kind != UPKEEP for i in intents.all(c, relation_id))
@@ -133,7 +144,7 @@ class Committer:
                 lease.check(c, self._held)
                 for left in intents.all(c, relation_id):
                     intents.done(c, left.id)  # one that could not be recorded: this one does that, too
-                intent = intents.add(c, relation_id, UPKEEP, {})
+                intent = self._decided(c, relation_id, UPKEEP, {})
             try:
                 rewrite(relation)
                 crash.here("base.upkept")
@@ -167,7 +178,7 @@ class Committer:
             "files": [asdict(f) for s in ready for f in s.files],
             "again": [asdict(s.span) for s in ready if s.again],
         }
-        return intents.add(c, relation_id, COVER, body), dead
+        return self._decided(c, relation_id, COVER, body), dead
 
     def _decide_fold(self, c: Connection, relation_id: int) -> tuple[Intent, int] | None:
         relation = relations.get_or_none(c, relation_id)
@@ -184,7 +195,24 @@ class Committer:
             return None
         covered = [s.id for s in spans.all(c, relation_id) if s.cover_index is not None]
         body = {"index": index, "epoch": newest.id, "spans": covered}
-        return intents.add(c, relation_id, FOLD, body), epochs.take_pin(c, newest.id, "fold")
+        return self._decided(c, relation_id, FOLD, body), epochs.take_pin(c, newest.id, "fold")
+
+    def _decided(self, c: Connection, relation_id: int, kind: str, body: dict[str, Any]) -> Intent:
+        return intents.add(c, relation_id, kind, {**body, "boot": boot()})
+
+    def _take_back(self, relation_id: int) -> None:
+        """The machine went down between a decision and its record: removes what may have been committed since."""
+        with self._home.meta.read() as c:
+            relation = relations.get_or_none(c, relation_id)
+        if relation is not None and relation.base_version >= 0:
+            commits.take_back(self._home.storage, relation.base_path, relation.base_version)
+
+    def _finish_left_fold(self, relation_id: int) -> None:
+        """Brings a fold to its end that an error kept from being recorded: nothing may be built on it before."""
+        with self._home.meta.read() as c:
+            left = [i for i in intents.all(c, relation_id) if i.kind == FOLD]
+        for intent in left:
+            self._finish(intent)
 
     def _finish(self, intent: Intent, *, may_merge: bool = False) -> Epoch | None:
         with self._home.meta.read() as c:
@@ -204,16 +232,17 @@ class Committer:
         files = [DataFile(**f) for f in intent.body["files"]]
         again = [Json.span(s) for s in intent.body["again"]]
         app_id = f"headwater-cover-{relation.id}"
-        if again and not base.has_transaction(self._home.storage, relation.base_path, app_id, intent.id):
+        if again and base.transaction_commit(self._home.storage, relation.base_path, app_id, intent.id) is None:
             version = self._empty(relation, again)
         if files:
             version = base.add_files(self._home.storage, relation.base_path, files, app_id, intent.id)
             crash.here("cover.added")
+        commits.make_durable(self._home.storage, relation.base_path, relation.base_version, version)
         with self._home.meta.write() as c:
             lease.check(c, self._held)
             if relations.get_or_none(c, relation.id) is None:
                 return None  # dropped meanwhile, its intents with it
-            relations.set_base_version(c, relation.id, version)
+            _record_version(c, relation, version)
             index = connections.get(c, relation.connection_id).committed_index
             for id in intent.body["spans"]:
                 spans.cover(c, id, index)
@@ -244,9 +273,12 @@ class Committer:
                 return None
             version = self._merged(relation, intent, index, app_id)
             crash.here("fold.merged")
+        commits.make_durable(self._home.storage, relation.base_path, relation.base_version, version)
         with self._home.meta.write() as c:
             lease.check(c, self._held)
-            relations.set_base_version(c, relation.id, version)
+            if relations.get_or_none(c, relation.id) is None:
+                return None  # dropped meanwhile, its intents with it
+            _record_version(c, relation, version)
             settle.move(c, relation.id, intent.body["spans"], index)
             settle.merge(c, relation.id)
             runs.retire_folded(c, relation.id, index)
@@ -257,13 +289,14 @@ class Committer:
     def _finish_upkeep(self, relation: RelationInfo, intent: Intent) -> Epoch | None:
         """Moves meta on to the newest version: whatever was committed since the last recorded one changed no row."""
         version = base.current_version(self._home.storage, relation.base_path)
+        commits.make_durable(self._home.storage, relation.base_path, relation.base_version, version)
         with self._home.meta.write() as c:
             lease.check(c, self._held)
             intents.done(c, intent.id)
             current = relations.get_or_none(c, relation.id)
-            if current is None or current.base_version == version:
+            if current is None or current.base_version >= version:
                 return None
-            relations.set_base_version(c, relation.id, version)
+            _record_version(c, relation, version)
             return epoch.publish(c, [relation.id])
 
     def _merged(self, relation: RelationInfo, intent: Intent, index: int, app_id: str) -> int:
@@ -275,8 +308,16 @@ class Committer:
             return relation.base_version
         try:
             return self._merge(relation, layout, index, app_id, intent.id)
-        except BaseException:
-            if base.transaction_commit(self._home.storage, relation.base_path, app_id, intent.id) is None:
+        except Exception as e:
+            made = base.transaction_commit(self._home.storage, relation.base_path, app_id, intent.id)
+            if made is None:
                 with self._home.meta.write() as c:
                     intents.done(c, intent.id)
-            raise
+                raise
+            log.warning("a fold failed after its commit relation=%s error=%s", relation.id, type(e).__name__)
+            return made
+
+
+def _record_version(c: Connection, relation: RelationInfo, version: int) -> None:
+    """Versions follow each other, so one that was recorded later holds this commit, too."""
+    relations.set_base_version(c, relation.id, max(version, relations.get(c, relation.id).base_version))

@@ -10,7 +10,7 @@ from dataclasses import asdict
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Row
 
-from headwater.errors import DefinitionError, HeadwaterError
+from headwater.errors import DataError, DefinitionError, HeadwaterError
 from headwater.meta.tables import intent, layout, notice, relation, run, span
 from headwater.model import Column, Control, Json, Notice, RelationInfo, TableState
 
@@ -162,7 +162,12 @@ def fingerprint(c: Connection, id: int) -> str:
 
 
 def set_base_version(c: Connection, id: int, version: int) -> None:
-    c.execute(sa.update(relation).where(relation.c.id == id).values(base_version=version))
+    """Records a version of the base; never one before the recorded one, whose spans hold more than it does."""
+    where = sa.and_(relation.c.id == id, relation.c.base_version <= version)
+    changed = c.execute(sa.update(relation).where(where).values(base_version=version)).rowcount
+    if not changed:
+        current = get(c, id).base_version
+        raise DataError("job.failed", f"the base is recorded at version {current} and cannot go back to {version}")
 
 
 def set_folded(c: Connection, id: int) -> None:

@@ -15,10 +15,15 @@ from headwater.model import Span, SpanState
 
 
 def move(c: Connection, relation_id: int, ids: Sequence[int], log_index: int) -> None:
-    """After a fold: the named covered spans hold everything up to `log_index`; those past their cover are settled."""
+    """After a fold: the named covered spans hold everything up to `log_index`; those past their cover are settled.
+
+    A span that holds more already stays as it is.
+    """
     if not ids:
         return
-    named = sa.and_(span.c.relation_id == relation_id, span.c.id == sa.bindparam("moved"))
+    named = sa.and_(
+        span.c.relation_id == relation_id, span.c.id == sa.bindparam("moved"), span.c.log_index <= log_index
+    )
     moved = [{"moved": id} for id in ids]
     c.execute(sa.update(span).where(named).values(log_index=log_index), moved)
     past = sa.and_(named, span.c.cover_index <= log_index, span.c.state == SpanState.COVERED)

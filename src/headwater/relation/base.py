@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 
 from headwater.errors import DataError
 from headwater.model import Column, DataFile, RelationInfo
+from headwater.relation import commits
 from headwater.relation.schema import quoted, text
 from headwater.storage import Storage
 
@@ -42,18 +43,16 @@ STATISTICS_TYPES = (
 
 
 def create(session: SparkSession, storage: Storage, relation: RelationInfo) -> int:
-    """Makes the empty base of a relation and gives its Delta version; an existing one is left as it is."""
+    """Makes the empty base of a relation, durable, and gives its Delta version; one that meta has is left as it is."""
     path = storage.url(relation.base_path)
-    if not exists(storage, relation.base_path):
-        storage.remove(relation.base_path)  # a creation that was killed leaves a folder that Spark takes for a table
+    if relation.base_version < 0:
+        storage.remove(relation.base_path)  # what an interrupted creation left may be torn, or no table at all
         columns = ", ".join(f"{quoted(c.name)} {c.lake_type}" for c in relation.columns)
         properties = ", ".join(f"'{k}' = {text(v)}" for k, v in _properties(relation).items())
         session.sql(f"CREATE TABLE delta.{quoted(path)} ({columns}) USING delta TBLPROPERTIES ({properties})")
-    return current_version(storage, relation.base_path)
-
-
-def exists(storage: Storage, base_path: str) -> bool:
-    return bool(DeltaTable.is_deltatable(storage.url(base_path)))
+    version = current_version(storage, relation.base_path)
+    commits.make_durable(storage, relation.base_path, relation.base_version, version)
+    return version
 
 
 def current_version(storage: Storage, base_path: str) -> int:
@@ -61,14 +60,11 @@ def current_version(storage: Storage, base_path: str) -> int:
     return int(_open(storage, base_path).version())
 
 
-def has_transaction(storage: Storage, base_path: str, app_id: str, version: int) -> bool:
-    """Whether a commit with this application id and version (or a later one) is in the base."""
-    recorded = _open(storage, base_path).transaction_version(app_id)
-    return recorded is not None and recorded >= version
-
-
 def transaction_commit(storage: Storage, base_path: str, app_id: str, version: int) -> int | None:
-    """The Delta version that the transaction made, or None if the base does not have it."""
+    """The Delta version that the transaction made, or None if the base does not have it.
+
+    A base that has a later transaction of the same application need not have this one: it may never have been made.
+    """
     table = _open(storage, base_path)
     recorded = table.transaction_version(app_id)
     if recorded is None or recorded < version:
@@ -78,7 +74,7 @@ def transaction_commit(storage: Storage, base_path: str, app_id: str, version: i
         middle = (low + high) // 2
         at = _recorded_at(storage, base_path, middle, app_id)
         low, high = (low, middle) if at is not None and at >= version else (middle + 1, high)
-    return low
+    return low if _recorded_at(storage, base_path, low, app_id) == version else None
 
 
 def ranges(storage: Storage, base_path: str, column: str) -> pa.Table | None:

@@ -1,0 +1,132 @@
+"""Commits in a base's log, as files: made durable before meta relies on them, or taken back.
+
+Neither Spark nor delta-rs syncs anything, so after a power loss whatever a commit wrote may be torn or missing.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+import uuid
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import unquote
+
+from headwater.errors import DataError
+from headwater.storage import Storage
+
+LAST_CHECKPOINT = "_last_checkpoint"
+_Z85 = {
+    character: value
+    for value, character in enumerate(
+        "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
+    )
+}
+_UUID_CHARACTERS = 20  # of 16 bytes
+
+
+def make_durable(storage: Storage, base_path: str, after: int, version: int) -> None:
+    """Syncs what the commits in (after, version] added and readers of it need; `after` is durable already.
+
+    It costs what was committed, whatever the size of the base.
+    """
+    log = f"{base_path}/_delta_log"
+    entries = [f"{log}/{v:020d}.json" for v in range(after + 1, version + 1)]
+    if not all(storage.exists(path) for path in entries):
+        storage.sync(storage.list(base_path))  # so far behind that log entries are gone: what they added is not known
+        return
+    added = _added(storage, base_path, entries)
+    beside = [
+        f"{log}/{LAST_CHECKPOINT}",
+        *(path.removesuffix("json") + "crc" for path in entries),
+        *(f"{log}/{name}" for name in _last_checkpoint(storage, base_path)),
+    ]
+    needed = [*added, *entries, *(path for path in beside if storage.exists(path))]
+    try:
+        storage.sync([*needed, *(path for path in map(_checksum, needed) if storage.exists(path))])
+    except FileNotFoundError as e:
+        raise DataError(
+            "data.base_damaged", f"a file of the base {base_path} is missing", "RESYNC TABLE reads it anew."
+        ) from e
+
+
+def take_back(storage: Storage, base_path: str, version: int) -> None:
+    """Removes every commit after a version from the log: what is left of them after a power loss cannot be trusted."""
+    log = f"{base_path}/_delta_log"
+    later = [path for path in storage.list(log) if (of := _version_of(path)) is not None and of > version]
+    if not later:
+        return
+    for path in (f"{log}/{LAST_CHECKPOINT}", _checksum(f"{log}/{LAST_CHECKPOINT}")):
+        storage.remove(path)  # it may name one of them; a reader that has none looks for the checkpoints themselves
+    for path in sorted(later, key=lambda path: -(_version_of(path) or 0)):
+        storage.remove(path)  # from the end, so that a crash leaves no gap
+    storage.sync_directory(log)
+
+
+def _added(storage: Storage, base_path: str, entries: list[str]) -> list[str]:
+    """The files that these commits added and none of them removed again."""
+    added: dict[str, list[str]] = {}
+    for entry in entries:
+        actions = list(_actions(storage, entry))
+        for action in actions:
+            if "remove" in action:
+                added.pop(action["remove"]["path"], None)
+        for action in actions:
+            if "add" in action:
+                added[action["add"]["path"]] = [unquote(action["add"]["path"]), *_vectors(action["add"])]
+    return sorted({f"{base_path}/{name}" for names in added.values() for name in names})
+
+
+def _actions(storage: Storage, entry: str) -> Iterator[dict[str, Any]]:
+    with storage.map(entry) as file:
+        yield from (json.loads(line) for line in file.read().splitlines() if line)
+
+
+def _vectors(add: dict[str, Any]) -> list[str]:
+    """The file of an added file's deletion vector, if it has one of its own.
+
+    Its name is a prefix that is a folder, and a UUID in Z85. (Absolute paths are of tables that were cloned.)
+    """
+    vector = add.get("deletionVector")
+    if vector is None or vector["storageType"] != "u":
+        return []
+    text = vector["pathOrInlineDv"]
+    folder, encoded = text[:-_UUID_CHARACTERS], text[-_UUID_CHARACTERS:]
+    name = f"deletion_vector_{uuid.UUID(bytes=_z85(encoded))}.bin"
+    return [f"{folder}/{name}" if folder else name]
+
+
+def _z85(text: str) -> bytes:
+    """The bytes of a text in ZeroMQ's base 85."""
+    words = []
+    for start in range(0, len(text), 5):
+        word = 0
+        for character in text[start : start + 5]:
+            word = word * 85 + _Z85[character]
+        words.append(struct.pack(">I", word))
+    return b"".join(words)
+
+
+def _last_checkpoint(storage: Storage, base_path: str) -> list[str]:
+    """The names of the last checkpoint's files: its writer says so in a file of its own."""
+    path = f"{base_path}/_delta_log/{LAST_CHECKPOINT}"
+    if not storage.exists(path):
+        return []
+    with storage.map(path) as file:
+        said = json.loads(file.read())
+    version, parts = said["version"], said.get("parts")
+    if parts is None:
+        return [f"{version:020d}.checkpoint.parquet"]
+    return [f"{version:020d}.checkpoint.{n:010d}.{parts:010d}.parquet" for n in range(1, parts + 1)]
+
+
+def _checksum(path: str) -> str:
+    """Where Hadoop keeps the checksums of a file; it does without them, but not with torn ones."""
+    folder, _, name = path.rpartition("/")
+    return f"{folder}/.{name}.crc"
+
+
+def _version_of(path: str) -> int | None:
+    """The version that a file of a log belongs to; None for any other file."""
+    digits = path.rpartition("/")[2].removeprefix(".").partition(".")[0]
+    return int(digits) if len(digits) == 20 and digits.isdigit() else None
