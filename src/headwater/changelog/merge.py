@@ -14,10 +14,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
+import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from headwater.changelog import reader, segment
 from headwater.config import SEGMENT_BYTES
+from headwater.errors import HeadwaterError
 from headwater.meta import merged, segments
 from headwater.meta.merged import Aged
 from headwater.meta.store import Meta
@@ -101,20 +103,28 @@ def merge_once(
     if not old:
         return None
     path = segment.merged_path_of(connection_id, old[0].first_index, old[-1].last_index, uuid.uuid4().hex[:8])
+    new = write(storage, path, old)
     try:
-        new = write(storage, path, old)
         at("segments.merged")
         with meta.write() as c:
             check(c)
             done = merged.replace(c, old, new)
     except BaseException:
-        with suppress(OSError):  # the first error counts; what is left goes at the next start
-            storage.remove(path)
+        _remove_unpublished(meta, storage, new)
         raise
     if not done:  # removed meanwhile: by retention, or with its connection
         storage.remove(path)
         return None
     return new
+
+
+def _remove_unpublished(meta: Meta, storage: Storage, new: Segment) -> None:
+    """Removes a merged segment's file, unless the exchange was committed though its answer was an error."""
+    with suppress(OSError, HeadwaterError, sa.exc.SQLAlchemyError):  # the first error counts; the next start removes it
+        with meta.write() as c:  # a write waits until a COMMIT that is still under way has ended
+            known = new.path in merged.paths(c, new.connection_id)
+        if not known:
+            storage.remove(new.path)
 
 
 def write(storage: Storage, path: str, old: Sequence[Segment]) -> Segment:

@@ -8,6 +8,7 @@ is which table stands in meta (`model.Part`).
 from __future__ import annotations
 
 import re
+import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -37,7 +38,7 @@ TRANSACTION = np.dtype(
 Offsets = np.ndarray[Any, np.dtype[np.int32]]
 
 OPTIONS = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)  # the other core is the upstream's reader
-_NAME = re.compile(r"(\d{20})-(\d+)\.arrow")
+_NAME = re.compile(r"(\d{20})-(\d+)(?:-[0-9a-f]+)?\.arrow")  # homes of earlier releases have names without a mark
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +57,12 @@ def folder(connection_id: int) -> str:
     return f"changelog/{connection_id}"
 
 
-def path_of(connection_id: int, first_index: int, fence: int) -> str:
-    """A segment's path. The fence is in the name, so that an owner who lost the lease can only touch his own files."""
-    return f"{folder(connection_id)}/{first_index:020d}-{fence}.arrow"
+def new_path(connection_id: int, first_index: int, fence: int) -> str:
+    """A path for a segment, another one for each attempt: an earlier one may be published though its answer was lost.
+
+    The fence is in the name, so that an owner who lost the lease can only touch his own files.
+    """
+    return f"{folder(connection_id)}/{first_index:020d}-{fence}-{uuid.uuid4().hex[:8]}.arrow"
 
 
 def merged_path_of(connection_id: int, first_index: int, last_index: int, mark: str) -> str:

@@ -29,6 +29,17 @@ log = logging.getLogger(__name__)
 Point = Callable[[str], None]
 
 
+@dataclass(frozen=True, slots=True)
+class _Unanswered:
+    """A batch that was handed to meta: what holds once it is known to be published."""
+
+    relations: tuple[Relation, ...]
+    after: Progress
+    committed: int
+    versions: dict[int, tuple[Relation, int]]
+    path: str = ""  # of its segment
+
+
 class SegmentWriter:
     """Writes one flow of a connection's log. `write` may be repeated after any error: nothing is published twice."""
 
@@ -52,6 +63,7 @@ class SegmentWriter:
         self._framing = framing
         self._memory = HomeMemory(meta, storage, connection.id, framing.number(connection.resume_position))
         self._progress = framing.begin(connection.resume_position, connection.last_index + 1, connection.last_txn)
+        self._unanswered: _Unanswered | None = None
 
     @property
     def position(self) -> str:
@@ -65,29 +77,62 @@ class SegmentWriter:
 
     def write(self, data: Bytes, lengths: Longs) -> None:
         """Publishes a batch: messages that end outside any transaction, or rows of one open transaction."""
-        self._memory.begin(self._framing.number(self._progress.position))
-        frames, after = self._framing.frame(data, lengths, self._progress, self._memory)
-        if len(frames):
-            self._write_segment(frames, after)
-        elif len(frames.transactions):
-            raise DataError("job.failed", "a commit came without a row in its batch")
-        elif after.position != self._progress.position:
-            with self._meta.write() as c:
-                lease.check(c, self._held)
-                connections.advance(c, self._id, after.position)
-            self._at("position.published")
-        self._known.update({r.upstream_id: r for r in frames.relations})
-        self._progress = after
-        self._memory.published()
+        if self._unanswered is None or not self._was_published(self._unanswered):
+            self._drop_unpublished()
+            self._memory.begin(self._framing.number(self._progress.position))
+            frames, after = self._framing.frame(data, lengths, self._progress, self._memory)
+            if len(frames):
+                self._write_segment(frames, after)
+            elif len(frames.transactions):
+                raise DataError("job.failed", "a commit came without a row in its batch")
+            elif after.position != self._progress.position:
+                self._write_position(frames, after)
+            else:
+                self._unanswered = _Unanswered(tuple(frames.relations), after, self._committed, self._versions)
+        self._answered()
 
     def renew(self) -> None:
         """Keeps the lease while there is nothing to write."""
         with self._meta.write() as c:
             lease.check(c, self._held)
 
+    def _was_published(self, last: _Unanswered) -> bool:
+        """An earlier attempt at this batch was committed though its answer was an error: it must not be repeated.
+
+        Not even in part: files that it published are read by now. Asked by a write, which waits until a COMMIT that is
+        still under way has ended.
+        """
+        with self._meta.write() as c:
+            lease.check(c, self._held)
+            now = connections.get(c, self._id)
+        return (now.last_index, now.position) == (last.after.next_index - 1, last.after.position)
+
+    def _drop_unpublished(self) -> None:
+        """Removes what an attempt wrote that meta does not have."""
+        if self._unanswered is not None and self._unanswered.path:
+            self._storage.remove(self._unanswered.path)
+        self._unanswered = None
+
+    def _answered(self) -> None:
+        """The batch is published: everything that follows builds on it."""
+        done, self._unanswered = self._unanswered, None
+        assert done is not None
+        self._known.update({r.upstream_id: r for r in done.relations})
+        self._versions = done.versions
+        self._committed = done.committed
+        self._progress = done.after
+        self._memory.published()
+
+    def _write_position(self, frames: Frames, after: Progress) -> None:
+        self._unanswered = _Unanswered(tuple(frames.relations), after, self._committed, self._versions)
+        with self._meta.write() as c:
+            lease.check(c, self._held)
+            connections.advance(c, self._id, after.position)
+        self._at("position.published")
+
     def _write_segment(self, frames: Frames, after: Progress) -> None:
         groups = segment.group(frames, self._known)
-        path = segment.path_of(self._id, frames.first_index, self._held.fence)
+        path = segment.new_path(self._id, frames.first_index, self._held.fence)
         batches = [segment.changes_batch(frames, g.rows) for g in groups]
         batches.append(segment.transactions_batch(frames.transactions))
         size = segment.write(self._storage, path, batches, self._at)
@@ -105,17 +150,15 @@ class SegmentWriter:
             txn_max=int(frames.txn.max()),
             parts=(),
         )
-        self._publish(new, groups, after)
-        self._committed = committed
+        self._publish(new, groups, frames, after)
         self._at("transaction.half" if after.open else "segment.published")
 
-    def _publish(self, new: Segment, groups: list[segment.Group], after: Progress) -> None:
+    def _publish(self, new: Segment, groups: list[segment.Group], frames: Frames, after: Progress) -> None:
         """One meta transaction: schema versions, parts, segment and progress."""
         versions = dict(self._versions)
+        self._unanswered = _Unanswered(tuple(frames.relations), after, new.committed_index, versions, new.path)
         with self._meta.write() as c:
             lease.check(c, self._held)
-            if connections.get(c, self._id).last_index == new.last_index:
-                return  # an earlier try was committed though its answer was an error
             parts = []
             for number, g in enumerate(groups):
                 table = g.relation.upstream_id
@@ -131,7 +174,6 @@ class SegmentWriter:
                 position=after.position,
                 last_txn=after.last_txn,
             )
-        self._versions = versions
 
     def _add_schema(self, c: sa.Connection, g: segment.Group) -> int:
         return segments.add_schema(

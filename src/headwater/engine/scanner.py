@@ -45,18 +45,19 @@ def scan(
             job = dataclasses.replace(job, slice_s=math.inf, max_rows=0)
         with home.live.counters.time("headwater_scan_seconds", relation.id):
             result = Json.scan_result(run_task(session, "scans", _InTask(job, Permit(str(home.path), held.fence))))
+        crash.here("scan.written")
+        with home.meta.write() as c:
+            lease.check(c, held)
+            kept = relations.get_or_none(c, relation.id) is not None
+            if kept:
+                record(c, relation, info, result, life)
     except BaseException:
         with home.meta.write() as c:
             lease.check(c, held)
-            spans.back_to_pending(c, info.id)
-        remove_files(home, relation, (info.id,))  # a killed worker could not do it
+            unread = spans.give_up(c, info.id)
+        if unread:
+            remove_files(home, relation, (info.id,))  # a killed worker could not do it
         raise
-    crash.here("scan.written")
-    with home.meta.write() as c:
-        lease.check(c, held)
-        kept = relations.get_or_none(c, relation.id) is not None
-        if kept:
-            record(c, relation, info, result, life)
     if not kept:
         for file in result.files:
             home.storage.remove(f"{relation.base_path}/{file.path}")

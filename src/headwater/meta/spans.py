@@ -201,6 +201,12 @@ def back_to_pending(c: Connection, id: int) -> None:
     c.execute(sa.update(span).where(span.c.id == id).values(**_UNREAD))
 
 
+def give_up(c: Connection, id: int) -> bool:
+    """Lets a span be read again whose scan failed; False if it was recorded, though its answer was an error."""
+    where = sa.and_(span.c.id == id, span.c.state == SpanState.SCANNING)
+    return bool(c.execute(sa.update(span).where(where).values(**_UNREAD)).rowcount)
+
+
 def punch(c: Connection, id: int, hole: Span) -> None:
     """Takes a part out of a covered span: it is to be scanned again, what lies around it stays as it is.
 
