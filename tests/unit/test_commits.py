@@ -1,0 +1,264 @@
+"""Commits to a base: synced, then recorded, once; taken back after a power loss; and meta never goes backwards."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+from deltalake import CommitProperties, DeltaTable, Transaction
+from deltalake.transaction import AddAction
+
+from headwater import storage as storage_module
+from headwater.engine.committer import FOLD
+from headwater.errors import DataError
+from headwater.meta import connections, intents, relations, settle, spans, tables
+from headwater.model import Epoch
+from headwater.relation import base, commits
+from headwater.storage import Storage
+from support.based import Based
+
+
+@pytest.fixture
+def based(tmp_path: Path) -> Iterator[Based]:
+    made = Based(tmp_path / "home", random.Random(5))
+    yield made
+    made.meta.close()
+
+
+@pytest.fixture
+def synced(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """What is synced from now on."""
+    found: list[Path] = []
+    real = storage_module._fsync
+
+    def fsync(path: Path) -> None:
+        real(path)
+        found.append(path)
+
+    monkeypatch.setattr(storage_module, "_fsync", fsync)
+    return found
+
+
+def left_in_delta(based: Based) -> int:
+    """A fold that is committed and not recorded, as after a kill; gives its version."""
+    based.fill()
+    based.change()
+    based.fails_after_commit, based.failure = 1.0, KeyboardInterrupt()
+    with pytest.raises(KeyboardInterrupt):
+        based.committer.fold(based.id)
+    based.fails_after_commit = 0.0
+    assert [i.kind for i in based.intents()] == [FOLD]
+    return base.current_version(based.home.storage, based.relation.base_path)
+
+
+def test_a_fold_that_fails_after_its_commit_is_recorded_at_once(based: Based) -> None:
+    based.fill()
+    based.change()
+    based.fails_after_commit = 1.0
+    assert isinstance(based.committer.fold(based.id), Epoch)
+    based.assert_exact()
+    assert based.layout is not None and based.layout.log_index == len(based.states) - 1
+    assert based.intents() == []
+    rewritten: list[str] = []
+    based.committer.upkeep(based.id, lambda relation: rewritten.append(relation.name))
+    assert rewritten == ["t"], "nothing blocks upkeep"
+
+
+def test_a_fold_that_fails_before_its_commit_is_forgotten(based: Based) -> None:
+    based.fill()
+    based.change()
+    before = based.relation.base_version
+
+    def fails() -> None:
+        raise RuntimeError("no memory")
+
+    based.while_merging = fails
+    with pytest.raises(RuntimeError, match="no memory"):
+        based.committer.fold(based.id)
+    assert based.intents() == [] and based.relation.base_version == before
+
+
+@pytest.mark.parametrize("then", ["cover", "fold", "upkeep"])
+def test_whatever_comes_next_first_records_a_fold_that_was_left(based: Based, then: str) -> None:
+    version = left_in_delta(based)
+    work = {
+        "cover": lambda: based.committer.cover(based.id),
+        "fold": lambda: based.committer.fold(based.id),
+        "upkeep": lambda: based.committer.upkeep(based.id, lambda relation: None),
+    }
+    based.committer._rest_until.clear()
+    work[then]()
+    assert based.intents() == [] and based.relation.base_version == version
+    assert based.layout is not None and based.layout.log_index == len(based.states) - 1
+    based.assert_exact()
+
+
+def test_after_a_kill_a_committed_fold_is_recorded_and_synced(based: Based, synced: list[Path]) -> None:
+    version = left_in_delta(based)
+    del synced[:]
+    based.new_committer().recover()
+    assert based.intents() == [] and based.relation.base_version == version
+    assert based.log_entry(version) in synced
+    based.assert_exact()
+
+
+def test_after_a_power_loss_a_commit_that_nobody_recorded_is_taken_back_and_made_again(based: Based) -> None:
+    version = left_in_delta(based)
+    whole = based.log_entry(version).read_bytes()
+    based.log_entry(version).write_bytes(whole[: len(whole) // 2])  # torn
+    based.reboot()
+    based.new_committer().recover()
+    assert based.intents() == [] and based.relation.base_version == version - 1
+    assert base.current_version(based.home.storage, based.relation.base_path) == version - 1
+    based.committer.fold(based.id)
+    assert based.layout is not None and based.layout.log_index == len(based.states) - 1
+    based.assert_exact()
+
+
+def test_after_a_power_loss_a_cover_is_made_again_with_the_files_of_its_scans(based: Based) -> None:
+    while based.scan():
+        continue
+    based.meta.lost, based.meta.failed = 0.0, 1.0
+    with based.meta.read() as c:
+        before = relations.get(c, based.id).base_version
+    with pytest.raises(sa.exc.OperationalError):
+        based.committer.cover(based.id)
+    based.meta.failed = 0.0
+    with based.meta.write() as c:
+        intent, _ = based.committer._decide_cover(c, based.id)
+    assert intent is not None
+    torn = based.log_entry(before + 1)
+    torn.write_bytes(b"")
+    based.reboot()
+    based.new_committer().recover()
+    assert based.intents() == []
+    based.assert_exact()
+    assert based.layout is not None and based.layout.complete
+
+
+def test_a_recovery_of_a_fold_that_was_never_made_moves_nothing_back(based: Based) -> None:
+    """A later fold's number in Delta's log does not say that an earlier one was made."""
+    based.fill()
+    based.change()
+    with based.meta.write() as c:
+        covered = [s.id for s in spans.all(c, based.id)]
+        old = intents.add(c, based.id, FOLD, {"index": 0, "epoch": 1, "spans": covered})
+        intents.done(c, old.id)
+    based.committer.fold(based.id)
+    before = based.relation.base_version, based.layout
+    with based.meta.write() as c:
+        again = {"id": old.id, "relation_id": based.id, "kind": FOLD, "created_at": 0.0}
+        c.execute(sa.insert(tables.intent).values(body='{"index": 0, "epoch": 1, "spans": [1, 2, 3, 4]}', **again))
+    based.new_committer().recover()
+    assert (based.relation.base_version, based.layout) == before
+    assert based.intents() == []
+
+
+def test_meta_refuses_to_go_back(based: Based) -> None:
+    based.fill()
+    with based.meta.write() as c:
+        relations.set_base_version(c, based.id, 7)
+        relations.set_base_version(c, based.id, 7)
+        settle.move(c, based.id, [s.id for s in spans.all(c, based.id)], 9)
+    with pytest.raises(DataError, match="cannot go back"), based.meta.write() as c:
+        relations.set_base_version(c, based.id, 6)
+    with based.meta.write() as c:
+        settle.move(c, based.id, [s.id for s in spans.all(c, based.id)], 8)
+        assert {s.log_index for s in spans.all(c, based.id)} == {9}
+
+
+def test_nothing_else_commits_to_a_base_while_it_is_folded(based: Based) -> None:
+    """A MERGE fails, or overwrites, when another writer adds files meanwhile."""
+    assert based.scan()
+    based.committer.cover(based.id)
+    assert based.scan()
+    based.change()
+    tried: list[Epoch | None] = []
+
+    def cover() -> None:
+        based.committer._rest_until.clear()
+        other = threading.Thread(
+            target=lambda: tried.extend(
+                [based.committer.cover(based.id), based.committer.upkeep(based.id, based.rewrite)]
+            )
+        )
+        other.start()
+        other.join(60)
+
+    based.while_merging = cover
+    before = based.relation.base_version
+    assert based.committer.fold(based.id) is not None
+    assert tried == [None, None]
+    assert based.relation.base_version == before + 1
+    assert based.committer.cover(based.id) is not None, "and it is covered afterwards"
+    based.assert_exact()
+
+
+def test_delta_does_not_refuse_a_transaction_twice_so_the_committer_looks_first(based: Based) -> None:
+    while based.scan():
+        continue
+    storage, path = based.home.storage, based.relation.base_path
+    with based.meta.read() as c:
+        files = [f for s in spans.uncovered(c, based.id) for f in s.files]
+    rows = sum(f.rows for f in files)
+    first = base.add_files(storage, path, files, "app", 1)
+    assert base.add_files(storage, path, files, "app", 1) == first == base.current_version(storage, path)
+    assert DeltaTable(storage.url(path)).count() == rows
+    table = DeltaTable(storage.url(path))
+    twice = [AddAction(f"{f.path}?copy", f.bytes, {}, 0, True, f.stats) for f in files]
+    properties = CommitProperties(app_transactions=[Transaction("app", 1)])
+    table.create_write_transaction(twice, "append", table.schema(), commit_properties=properties)
+    assert DeltaTable(storage.url(path)).version() == first + 1, "delta-rs itself takes it a second time"
+
+
+def test_a_cover_that_was_committed_keeps_its_own_scans_whatever_the_upstream_does_since(based: Based) -> None:
+    """Rows of one scan must not be paired with what another one saw."""
+    while based.scan():
+        continue
+    with based.meta.write() as c:
+        intent, _ = based.committer._decide_cover(c, based.id)
+    assert intent is not None
+    based.change()
+    with based.meta.write() as c:
+        connections.set_server_life(c, based.log.id, "another")
+    based.committer.cover(based.id)
+    based.assert_exact()
+    assert based.layout is not None and based.layout.complete
+
+
+def test_what_is_synced_depends_on_the_commit_and_not_on_the_base(based: Based, synced: list[Path]) -> None:
+    based.fill()
+    for _ in range(3):
+        based.change()
+        based.committer.fold(based.id)
+    based.change()
+    before = set((based.home.path / based.relation.base_path).glob("*.parquet"))
+    del synced[:]
+    based.committer.fold(based.id)
+    new = set((based.home.path / based.relation.base_path).glob("*.parquet")) - before
+    assert new and {p for p in synced if p.suffix == ".parquet"} == new
+    assert based.log_entry(based.relation.base_version) in synced
+    assert {based.log_entry(0).parent, based.home.path / based.relation.base_path} <= set(synced)
+
+
+def test_the_name_of_a_deletion_vector_is_read_as_delta_writes_it() -> None:
+    """The example of Delta's protocol."""
+    add = {"deletionVector": {"storageType": "u", "pathOrInlineDv": "ab^-aqEH.-t@S}K{vb[*k^", "offset": 4}}
+    assert commits._vectors(add) == ["ab/deletion_vector_d2c639aa-8816-431a-aaf6-d3fe2512ff61.bin"]
+    assert (
+        commits._vectors({"deletionVector": {"storageType": "i", "pathOrInlineDv": "wi5b=000010000siXQKl0rr91"}}) == []
+    )
+    assert commits._vectors({}) == []
+
+
+def test_a_file_that_exists_is_never_written_to(tmp_path: Path) -> None:
+    storage = Storage(tmp_path)
+    with storage.create("a/b") as f:
+        f.write(b"first")
+    with pytest.raises(FileExistsError), storage.create("a/b") as f:
+        f.write(b"second")
+    assert (tmp_path / "a/b").read_bytes() == b"first"
