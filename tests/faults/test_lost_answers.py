@@ -34,7 +34,7 @@ def based(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
 @contextlib.contextmanager
 def answers_lost() -> Iterator[None]:
     """What a loop does with the error: it comes by again."""
-    with contextlib.suppress(sa.exc.OperationalError, RuntimeError):
+    with contextlib.suppress(sa.exc.OperationalError, MachineError, RuntimeError):
         yield
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import polars as pl
 import pyarrow as pa
 import pytest
+from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from headwater.backfill.span import locate
@@ -149,6 +150,16 @@ def test_the_base_alone_is_a_table_for_other_engines(spark: SparkSession, tmp_pa
     lake.fold(lake.layout(), index)
     frame = pl.read_delta(lake.storage.url(lake.relation.base_path))
     assert {(r["k"],): r for r in frame.to_dicts()} == h.states[index]
+
+
+def test_a_base_asks_readers_for_what_it_uses_and_nothing_else(spark: SparkSession, tmp_path: Path) -> None:
+    """delta-rs, asked for deletion vectors, writes a feature into the table that hardly anybody reads."""
+    h = history(9)
+    lake = Lake(spark, tmp_path, h)
+    lake.scan(Span(None, None), 0, at=0)
+    protocol = DeltaTable(lake.storage.url(lake.relation.base_path)).protocol()
+    assert set(protocol.reader_features or ()) == {"deletionVectors"}
+    assert set(protocol.writer_features or ()) <= {"deletionVectors", "appendOnly", "invariants"}
 
 
 def test_many_added_files_are_one_table_for_spark(spark: SparkSession, tmp_path: Path) -> None:
