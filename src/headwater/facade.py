@@ -16,7 +16,7 @@ from headwater.engine.home import Home
 from headwater.engine.results import Result, Status, TableStatus, Verified
 from headwater.engine.status import status_of
 from headwater.engine.upstreams import passed, upstream_of
-from headwater.errors import HeadwaterError, InputError, stored_error
+from headwater.errors import HeadwaterError, InputError, MachineError, stored_error
 from headwater.meta import connections, epochs, relations
 from headwater.model import ConnectionState, TableState
 
@@ -152,7 +152,9 @@ class Headwater:
         if self._reader is not None:
             self._reader.close()
         if self._own is not None:
-            self._own.stop()
+            from headwater.engine import spark
+
+            spark.stop(self._own)
             self._own = None
         self._home.meta.close()
 
@@ -252,9 +254,12 @@ class Headwater:
         while True:
             if server.failure is not None:
                 raise server.failure
-            finished = done()
-            if progress is not None:
-                progress(list(status_of(self._home, server).tables))
+            try:
+                finished = done()
+                if progress is not None:
+                    progress(list(status_of(self._home, server).tables))
+            except MachineError:  # meta does not answer: whoever works with it says so, and tries again
+                finished = False
             if finished:
                 return
             time.sleep(PROGRESS_S)

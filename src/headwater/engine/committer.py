@@ -13,10 +13,12 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
+from functools import partial
 
 from sqlalchemy.engine import Connection
 
 from headwater.engine import crash, epoch
+from headwater.engine.guard import Guard
 from headwater.engine.home import Home
 from headwater.meta import connections, epochs, intents, lease, relations, runs, segments, settle, spans
 from headwater.meta.intents import Intent
@@ -51,6 +53,7 @@ class Committer:
         self._empty = empty
         self._locks: defaultdict[int, threading.Lock] = defaultdict(threading.Lock)
         self._rest_until: dict[int, float] = {}
+        self._guard = Guard(home, held)
 
     @contextmanager
     def exclusive(self, relation_id: int) -> Iterator[None]:
@@ -61,7 +64,8 @@ class Committer:
     def recover(self) -> None:
         """Brings every commit that was decided before a crash to its end. Call before anything else runs.
 
-        A cover that has to take rows out of the base needs Spark; `cover` brings it to its end later.
+        A cover that has to take rows out of the base needs Spark; `cover` brings it to its end later. What goes wrong
+        concerns its table only, and stays to be ended later.
         """
         with self._home.meta.read() as c:
             left = intents.all(c)
@@ -70,7 +74,7 @@ class Committer:
             if intent.kind == COVER and intent.body["again"]:
                 continue
             with self._locks[intent.relation_id]:
-                self._finish(intent)
+                self._guard.attempt("recover", intent.relation_id, partial(self._finish, intent), None)
 
     def cover(self, relation_id: int) -> Epoch | None:
         """Makes the scanned spans that the log has passed readable, with a new epoch; None if there are none.
@@ -97,12 +101,12 @@ class Committer:
         finally:
             self._locks[relation_id].release()
 
-    def fold(self, relation_id: int) -> Epoch | None:
-        """Moves a relation's overlay into its base, with a new epoch; None if there is nothing to move."""
+    def fold(self, relation_id: int, upto: int | None = None) -> Epoch | None:
+        """Moves a relation's overlay (up to an index) into its base, with a new epoch; None if there is none."""
         with self._locks[relation_id]:
             with self._home.meta.write() as c:
                 lease.check(c, self._held)
-                decided = self._decide_fold(c, relation_id)
+                decided = self._decide_fold(c, relation_id, upto)
             if decided is None:
                 return None
             intent, pin = decided
@@ -169,7 +173,7 @@ class Committer:
         }
         return intents.add(c, relation_id, COVER, body), dead
 
-    def _decide_fold(self, c: Connection, relation_id: int) -> tuple[Intent, int] | None:
+    def _decide_fold(self, c: Connection, relation_id: int, upto: int | None) -> tuple[Intent, int] | None:
         relation = relations.get_or_none(c, relation_id)
         newest = epochs.newest(c)
         if relation is None or newest is None:
@@ -178,6 +182,7 @@ class Committer:
         if layout is None or not layout.spans:
             return None
         index = newest.index_of(relation.connection_id)
+        index = index if upto is None else min(index, upto)
         if layout.settled and not segments.count_changes(
             c, relation.connection_id, relation.upstream_id, layout.log_index, index
         ):

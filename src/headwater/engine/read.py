@@ -200,9 +200,10 @@ class Reader:
         self._held.close()
 
     def _pool(self) -> Sessions:
+        root = self._root()
         with self._lock:
-            if self._sessions is None:
-                self._sessions = Sessions(self._root())
+            if self._sessions is None or self._sessions.root is not root:  # Spark may have been started again
+                self._sessions = Sessions(root)
             return self._sessions
 
     def _report(self, relation: RelationInfo, changes: Changes) -> None:

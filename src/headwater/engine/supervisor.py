@@ -108,6 +108,7 @@ class Supervisor:
                 stderr=log,
                 text=True,
                 env=dict(os.environ),  # as it is now: Spark may be setting its own at this moment
+                start_new_session=True,  # a signal to our process group is ours to answer
             )
         child = _Child(process, time.monotonic())
         child.thread = threading.Thread(target=self._listen, args=(id, process), name=f"capture-{id}", daemon=True)
