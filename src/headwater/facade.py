@@ -130,6 +130,12 @@ class Headwater:
         other = None if self._server else remote.find(self.home)
         if other is not None:
             return other.verify(table)
+        if self._server is None:
+            raise MachineError(
+                "server.none",
+                f"no server runs on {self.home}, and a comparison needs its captures",
+                "Start `headwater run` on this home, then verify again.",
+            )
         from headwater.check.tables import verify_tables
 
         return verify_tables(self._home, self._read(), table)

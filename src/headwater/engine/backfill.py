@@ -11,10 +11,12 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from pyspark.sql import SparkSession
+from sqlalchemy.engine import Connection
 
 from headwater.backfill.pace import Pace
 from headwater.changelog.reader import index_at, read_transactions
 from headwater.engine import crash, spark
+from headwater.engine.claims import history_missing
 from headwater.engine.failures import Who, described, passes
 from headwater.engine.home import Home
 from headwater.engine.planner import leave_rest, plan_relation
@@ -73,8 +75,7 @@ class Backfill:
                     if s.state is SpanState.SCANNING:
                         spans.back_to_pending(c, s.id)
                 unread.append((relation, [s.id for s in found if s.state in (SpanState.PENDING, SpanState.SCANNING)]))
-                error = relation.error or {}
-                if relation.state is TableState.FAILED and error.get("code") != "data.rewritten":
+                if relation.state is TableState.FAILED and self._may_go_on(c, relation):
                     complete = relations.planned(c, relation.id) and all(s.cover_index is not None for s in found)
                     again = TableState.LIVE if complete else TableState.FILLING if found else TableState.DEFINED
                     relations.set_state(c, relation.id, again)
@@ -82,6 +83,17 @@ class Backfill:
         for relation, ids in unread:
             if ids:
                 remove_files(self._home, relation, ids)
+
+    def _may_go_on(self, c: Connection, relation: RelationInfo) -> bool:
+        """Whether another try can help a failed table; one whose changes are gone meanwhile says so."""
+        if relation.history_missing or (relation.error or {}).get("code") == "data.rewritten":
+            return False
+        at = relation.stopped_at
+        if at is None or segments.first_kept(c, relation.connection_id) <= at + 1:
+            return True
+        relations.set_state(c, relation.id, TableState.FAILED, history_missing(relation))
+        relations.set_stopped(c, relation.id, at)
+        return False
 
     def tick(self) -> None:
         """One look at every table that is not live yet."""

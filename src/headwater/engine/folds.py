@@ -9,11 +9,12 @@ from functools import partial
 
 from headwater.config import FOLD_AGE_S, FOLD_BUDGET, OVERLAY_CHANGES
 from headwater.engine.committer import Committer
+from headwater.engine.failures import Who
 from headwater.engine.guard import Guard
 from headwater.engine.holes import scan_again
 from headwater.engine.home import Home
 from headwater.engine.read import Reader
-from headwater.meta import epochs, progress, relations
+from headwater.meta import epochs, lease, progress, relations
 from headwater.meta.lease import Lease
 from headwater.meta.progress import Range
 from headwater.model import Layout, RelationInfo, TableState
@@ -66,6 +67,7 @@ class Folds:
 
     def tick(self) -> None:
         """Makes runs of long tails, then folds the largest overlay that is due, if the budget allows."""
+        self._put_to_rest()
         overlays = [o for o in self._overlays() if not self._tend(o)]
         due = sorted((o for o in overlays if o.due(time.time())), key=lambda o: -o.changes)
         for overlay in due:
@@ -91,6 +93,34 @@ class Folds:
             make = partial(self._reader.make_run, o.relation, o.layout, o.index, self._held)
             self._guard.attempt("run", id, make, False)
         return False
+
+    def _put_to_rest(self) -> None:
+        """Tables that have failed are folded up to where they stopped, so that they need no changelog any more."""
+        with self._home.meta.read() as c:
+            newest = epochs.newest(c)
+            failed = [r for r in relations.all(c) if r.state is TableState.FAILED]
+            open = [r for r in failed if r.stopped_at is None and not r.history_missing]
+            layouts = epochs.layouts_at(c, newest.id) if newest is not None and open else {}
+        for relation in open:
+            layout = layouts.get(relation.id)
+            if newest is not None and layout is not None and layout.complete:
+                work = partial(self._fold_to_stop, relation, layout, newest.index_of(relation.connection_id))
+                self._home.live.failures.attempt(Who("fold", table=relation.id), work, None)
+
+    def _fold_to_stop(self, relation: RelationInfo, layout: Layout, index: int) -> None:
+        stop = self._reader.last_readable(relation, layout, index)
+        if stop < max(s.cover_index for s in layout.spans) and not layout.settled:
+            return  # its scans saw more than the log can tell of that moment: its claim lasts until the limit
+        if stop > layout.log_index or not layout.settled:
+            self._committer.fold(relation.id, upto=stop)
+        with self._home.meta.write() as c:
+            lease.check(c, self._held)
+            newest = epochs.newest(c)
+            folded = None if newest is None else epochs.layout_at(c, relation.id, newest.id)
+            if folded is None or not folded.settled:
+                return  # dropped meanwhile, or covered past the place where it stopped
+            relations.set_stopped(c, relation.id, folded.log_index)
+        log.info("failed table put to rest name=%s index=%s", relation.name, folded.log_index)
 
     def _scan_holes(self, o: Overlay) -> bool:
         now = time.monotonic()

@@ -149,8 +149,8 @@ class Verified:
     """What comparing one table with its upstream at one cut gave.
 
     `missing` are keys that only the upstream has, `extra` keys that only the lake has, `different` keys whose rows
-    differ; each at most a handful, as text, while `differences` counts them all. `skipped` says why it was not
-    compared.
+    differ; each at most a handful, as text, while `differences` counts them all. `skipped` says why there was nothing
+    to compare; `error` (with its code and hint) why it could not be compared.
     """
 
     table: str
@@ -165,6 +165,9 @@ class Verified:
     different: tuple[str, ...] = ()
     seconds: float = 0.0
     skipped: str = ""
+    code: str = ""
+    error: str = ""
+    hint: str = ""
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)

@@ -26,8 +26,15 @@ def _control_of_backfills(c: Connection) -> None:
     c.exec_driver_sql("CREATE INDEX span_progress ON span (relation_id, state, ordinal, rows, log_index, joined)")
 
 
+def _counted_notices(c: Connection) -> None:
+    c.exec_driver_sql("ALTER TABLE relation ADD COLUMN counted_index BIGINT NOT NULL DEFAULT 0")
+
+
 # version → what brings a home of that version to the next one
-MIGRATIONS: dict[int, Callable[[Connection], None]] = {1: _control_of_backfills}
+MIGRATIONS: dict[int, Callable[[Connection], None]] = {
+    1: _control_of_backfills,
+    2: _counted_notices,
+}
 
 
 class Meta:
