@@ -19,6 +19,8 @@ from headwater.errors import DataError
 from headwater.meta import epochs, relations, segments
 from headwater.model import ConnectionInfo, RelationInfo, TableState
 
+GRACE_S = 300.0  # by then a table that can be folded to where it stopped has been
+
 log = logging.getLogger(__name__)
 
 
@@ -44,7 +46,7 @@ def settle(c: Connection, connection: ConnectionInfo, oldest_epoch: int, now: fl
     for relation in relations.all(c, connection.id):
         index = claim(c, relation, connection.committed_index, oldest_epoch)
         if index < connection.committed_index and relation.state is TableState.FAILED:
-            expired = now - (relation.failed_at or now) > keep_s
+            expired = now - (relation.failed_at or now) > max(keep_s, GRACE_S)
             if expired or index < over:
                 _take(c, relation, f"{keep_s / 3600:g} h" if expired else f"changelog.max_bytes = {most}")
                 continue

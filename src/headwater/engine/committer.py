@@ -10,8 +10,8 @@ from __future__ import annotations
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from functools import partial
 
@@ -116,6 +116,34 @@ class Committer:
             finally:
                 with self._home.meta.write() as c:
                     epochs.release_pin(c, pin)
+
+    def advance(self, relation_ids: Sequence[int]) -> Epoch | None:
+        """Moves relations whose log holds nothing for them on to the newest index, so that they hold back no log.
+
+        It is what a fold would leave, without one: no base is touched. None if there is nothing to move.
+        """
+        with ExitStack() as locks:
+            free = [id for id in relation_ids if self._locks[id].acquire(blocking=False)]
+            for id in free:
+                locks.callback(self._locks[id].release)
+            with self._home.meta.write() as c:
+                lease.check(c, self._held)
+                moved = [id for id in free if self._advanced(c, id)]
+                return epoch.publish(c, moved) if moved else None
+
+    def _advanced(self, c: Connection, relation_id: int) -> bool:
+        relation, newest = relations.get_or_none(c, relation_id), epochs.newest(c)
+        if relation is None or newest is None or intents.all(c, relation_id):
+            return False
+        layout, index = epochs.layout_at(c, relation_id, newest.id), newest.index_of(relation.connection_id)
+        if layout is None or not layout.settled or layout.log_index >= index:
+            return False
+        if segments.count_changes(c, relation.connection_id, relation.upstream_id, layout.log_index, index):
+            return False
+        settle.move(c, relation_id, [s.id for s in spans.all(c, relation_id)], index)
+        settle.merge(c, relation_id)
+        relations.set_folded(c, relation_id)
+        return True
 
     def upkeep(self, relation_id: int, rewrite: Rewrite) -> Epoch | None:
         """Lets `rewrite` commit to a base without changing what it holds, and shows that with a new epoch.

@@ -51,6 +51,11 @@ class Overlay:
             return True
         return self.changes > 0 and now - self.folded_at >= FOLD_AGE_S
 
+    def idle(self, now: float) -> bool:
+        """Nothing has changed for so long that it should not hold back the changelog of those that do change."""
+        behind = self.settled and not self.changes and self.layout.log_index < self.index
+        return behind and now - self.folded_at >= FOLD_AGE_S
+
 
 class Folds:
     """One look per tick; at most one fold at a time."""
@@ -69,6 +74,8 @@ class Folds:
         """Makes runs of long tails, then folds the largest overlay that is due, if the budget allows."""
         self._put_to_rest()
         overlays = [o for o in self._overlays() if not self._tend(o)]
+        if idle := [o.relation.id for o in overlays if o.idle(time.time())]:
+            self._committer.advance(idle)
         due = sorted((o for o in overlays if o.due(time.time())), key=lambda o: -o.changes)
         for overlay in due:
             if overlay.urgent() or time.monotonic() >= self._rest_until:
