@@ -153,7 +153,9 @@ CODES: dict[str, str] = {
     "spark.session": "The given Spark session lacks something.",
     "server.unreachable": "The running server does not answer.",
     "server.port": "The port for metrics cannot be used.",
+    "server.none": "No server runs on this home, and this needs one.",
     "meta.busy": "The meta database did not answer in time.",
+    "meta.unreachable": "The meta database cannot be reached.",
     # upstreams
     "source.unreachable": "The upstream does not answer.",
     "source.authentication": "The upstream refused the user or the password.",

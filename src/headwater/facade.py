@@ -16,7 +16,7 @@ from headwater.engine.home import Home
 from headwater.engine.results import Result, Status, TableStatus, Verified
 from headwater.engine.status import status_of
 from headwater.engine.upstreams import passed, upstream_of
-from headwater.errors import HeadwaterError, InputError, stored_error
+from headwater.errors import HeadwaterError, InputError, MachineError, stored_error
 from headwater.meta import connections, epochs, relations
 from headwater.model import ConnectionState, TableState
 
@@ -130,6 +130,12 @@ class Headwater:
         other = None if self._server else remote.find(self.home)
         if other is not None:
             return other.verify(table)
+        if self._server is None:
+            raise MachineError(
+                "server.none",
+                f"no server runs on {self.home}, and a comparison needs its captures",
+                "Start `headwater run` on this home, then verify again.",
+            )
         from headwater.check.tables import verify_tables
 
         return verify_tables(self._home, self._read(), table)
@@ -152,7 +158,9 @@ class Headwater:
         if self._reader is not None:
             self._reader.close()
         if self._own is not None:
-            self._own.stop()
+            from headwater.engine import spark
+
+            spark.stop(self._own)
             self._own = None
         self._home.meta.close()
 
@@ -252,9 +260,12 @@ class Headwater:
         while True:
             if server.failure is not None:
                 raise server.failure
-            finished = done()
-            if progress is not None:
-                progress(list(status_of(self._home, server).tables))
+            try:
+                finished = done()
+                if progress is not None:
+                    progress(list(status_of(self._home, server).tables))
+            except MachineError:  # meta does not answer: whoever works with it says so, and tries again
+                finished = False
             if finished:
                 return
             time.sleep(PROGRESS_S)

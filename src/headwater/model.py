@@ -312,6 +312,23 @@ class RelationInfo:
         return str(self.control if self.control is Control.PAUSED and self.state in unfinished else self.state)
 
     @property
+    def failed_at(self) -> float | None:
+        """When it has stopped, in seconds since 1970; None if it has not."""
+        at = (self.error or {}).get("at")
+        return None if at is None or self.state is not TableState.FAILED else float(at)
+
+    @property
+    def stopped_at(self) -> int | None:
+        """The index up to which a table that has stopped is in its base whole: it reads and needs no later change."""
+        at = (self.error or {}).get("stopped_at")
+        return None if at is None or self.state is not TableState.FAILED else int(at)
+
+    @property
+    def history_missing(self) -> bool:
+        """It has stopped, and changes that it would need to go on are no longer kept for it."""
+        return self.state is TableState.FAILED and (self.error or {}).get("code") == "data.history_missing"
+
+    @property
     def whole(self) -> bool:
         """Its history is read: a complete table holds every row of the upstream."""
         return self.options.get("snapshot", "true") == "true" and self.control is not Control.CANCELLED

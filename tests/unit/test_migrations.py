@@ -14,8 +14,9 @@ from headwater.meta.store import MIGRATIONS, Meta
 from headwater.meta.tables import VERSION
 from headwater.model import Column, Control, TableState, UpstreamType
 
-# what version 2 brought, newest first
+# what versions 2 and 3 brought, newest first
 SINCE_1 = (
+    "ALTER TABLE relation DROP COLUMN counted_index",
     "DROP INDEX span_progress",
     "ALTER TABLE span DROP COLUMN joined",
     "DROP TABLE retired_segment",

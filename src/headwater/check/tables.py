@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -10,7 +11,8 @@ from functools import partial
 from pyspark.sql import DataFrame
 
 from headwater.check.compare import key_text
-from headwater.check.verify import Target, reach_in, verify
+from headwater.check.verify import Target, Unverified, reach_in, verify
+from headwater.engine.failures import described
 from headwater.engine.home import Home
 from headwater.engine.read import Reader, Seen
 from headwater.engine.results import Verified
@@ -20,6 +22,8 @@ from headwater.meta import relations
 from headwater.model import Epoch, Layout, RelationInfo, TableState
 
 REACH_TIMEOUT_S = 120.0
+
+log = logging.getLogger(__name__)
 
 
 def verify_tables(home: Home, reader: Reader, table: str | None = None) -> list[Verified]:
@@ -36,7 +40,14 @@ def verify_tables(home: Home, reader: Reader, table: str | None = None) -> list[
                 lake = partial(_lake, reader, frames, s.relation, s.layout)
                 by_connection[s.relation.connection_id].append(Target(s.relation, s.layout, lake))
         for connection_id, targets in by_connection.items():
-            results += _at_one_cut(home, reader, epoch, connection_id, targets)
+            done = set()
+            try:
+                for found in _at_one_cut(home, reader, epoch, connection_id, targets):
+                    results.append(found)
+                    done.add(found.table)
+            except Exception as e:  # the upstream itself: no table of this connection, but every other one
+                left = (t.relation.name for t in targets if t.relation.name not in done)
+                results += [_not_compared(name, e) for name in left]
     return sorted(results, key=lambda v: v.table)
 
 
@@ -68,8 +79,15 @@ def _at_one_cut(
     )
     by_name = {t.relation.name: t for t in targets}
     for found in verify(targets, upstream.reach, reach):
+        if isinstance(found, Unverified):
+            yield _not_compared(found.table, found.error)
+            continue
         target, comparison = by_name[found.table], found.comparison
-        holes = reader.holes(target.relation, target.layout, found.index)
+        try:
+            holes = reader.holes(target.relation, target.layout, found.index)
+        except Exception as e:
+            yield _not_compared(found.table, e)
+            continue
         if holes.num_rows and not target.relation.ordered:
             yield Verified(found.table, False, skipped="it is being read again")
             continue
@@ -89,6 +107,13 @@ def _at_one_cut(
             different=tuple(map(_text, comparison.different)),
             seconds=found.seconds,
         )
+
+
+def _not_compared(table: str, cause: Exception) -> Verified:
+    error = described(cause)
+    if error.code == "job.failed" and error is not cause:
+        log.warning("table=%s could not be compared", table, exc_info=cause)
+    return Verified(table, False, code=error.code, error=error.message, hint=error.hint)
 
 
 def _text(key: tuple[str, ...]) -> str:

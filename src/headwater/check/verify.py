@@ -20,10 +20,10 @@ from headwater.changelog.reader import index_at, read_transactions
 from headwater.check.compare import KEY_LIMIT, Comparison, compare
 from headwater.check.digest import Digest, digest, rows_in
 from headwater.decode.scan import to_lake
-from headwater.errors import SourceError
+from headwater.errors import SourceError, stored_error
 from headwater.meta import connections, segments
 from headwater.meta.store import Meta
-from headwater.model import Column, CoveredSpan, Layout, RelationInfo, Span
+from headwater.model import Column, ConnectionState, CoveredSpan, Layout, RelationInfo, Span
 from headwater.source.scan import OnWait, Reach, Scan, UpstreamCut
 from headwater.storage import Storage
 
@@ -51,6 +51,14 @@ class Verified:
 
 
 @dataclass(frozen=True, slots=True)
+class Unverified:
+    """A table that could not be compared, and why."""
+
+    table: str
+    error: Exception
+
+
+@dataclass(frozen=True, slots=True)
 class Target:
     """A relation to verify: a layout of it that is pinned, and how to read it with that layout at an index."""
 
@@ -66,8 +74,10 @@ def verify(
     *,
     limit: int = KEY_LIMIT,
     on_wait: OnWait = lambda who: None,
-) -> Iterator[Verified]:
+) -> Iterator[Verified | Unverified]:
     """Compares the covered spans of relations of one connection with the upstream, all at one cut.
+
+    One that cannot be compared is told with its error, and the others are compared all the same.
 
     `reach(position)` waits until the changelog holds every commit up to the position and gives the index that holds
     exactly those. A table that was truncated just after the cut is compared at a later one.
@@ -77,7 +87,7 @@ def verify(
         spoiled = []
         with upstream.cut(on_wait) as cut:
             for target in waiting:
-                found = _verify_at(target, cut, reach, limit)
+                found = _guarded(target, cut, reach, limit)
                 if found is None:
                     spoiled.append(target)
                 else:
@@ -85,7 +95,15 @@ def verify(
         waiting = spoiled
         if not waiting:
             return
-    raise _spoiled(waiting[0].relation)
+    for target in waiting:
+        yield Unverified(target.relation.name, _spoiled(target.relation))
+
+
+def _guarded(target: Target, cut: UpstreamCut, reach: Callable[[str], int], limit: int) -> Verified | Unverified | None:
+    try:
+        return _verify_at(target, cut, reach, limit)
+    except Exception as e:  # whatever it is: a missing file, a revoked privilege, a dropped table
+        return Unverified(target.relation.name, e)
 
 
 def _spoiled(relation: RelationInfo) -> SourceError:
@@ -217,6 +235,8 @@ def reach_in(
                 if number(info.position) >= number(position):
                     found = segments.in_range(c, connection_id, after, info.committed_index)
                     break
+            if info.state is ConnectionState.FAILED and info.error:
+                raise stored_error(info.error)  # its capture will not get there before somebody mends it
             if time.monotonic() > deadline:
                 raise SourceError(
                     "source.disconnected",

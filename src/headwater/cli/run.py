@@ -71,7 +71,10 @@ def _run(work: Callable[..., object], stop: Stop, err: Console, *, quiet: bool) 
 
 
 class Stop:
-    """Ctrl-C and SIGTERM: the first stops cleanly, the third at once (which is safe too, the next start is slower)."""
+    """Ctrl-C, SIGTERM, a closed terminal: the first stops cleanly, the third at once (the next start is slower).
+
+    They may reach the whole process group: captures and Spark are in sessions of their own, and we end them.
+    """
 
     def __init__(self) -> None:
         self.asked = 0
@@ -83,6 +86,8 @@ class Stop:
         if signal.getsignal(signal.SIGINT) != self._heard:
             signal.signal(signal.SIGINT, self._heard)
             signal.signal(signal.SIGTERM, self._heard)
+            if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as under nohup
+                signal.signal(signal.SIGHUP, self._heard)
 
     def _heard(self, number: int, where: FrameType | None) -> None:
         self.asked += 1

@@ -16,7 +16,7 @@ from rich.text import Text
 
 from headwater.cli.render import count, visible
 from headwater.engine.progress import about, percent
-from headwater.engine.results import ConnectionStatus, TableStatus
+from headwater.engine.results import ConnectionStatus, JobStatus, TableStatus
 from headwater.errors import Retry
 
 LINE_INTERVAL_S = 5.0  # between two lines about one table whose state stays the same
@@ -149,7 +149,7 @@ def overview(tables: Sequence[TableStatus], width: int = 120, room: int | None =
     return Group(grid, *below)
 
 
-def notes(found: Sequence[TableStatus] | Sequence[ConnectionStatus]) -> list[RenderableType]:
+def notes(found: Sequence[TableStatus] | Sequence[ConnectionStatus] | Sequence[JobStatus]) -> list[RenderableType]:
     """Why something stands still, with the way out; said once for all that it concerns."""
     names: dict[tuple[str, ...], list[str]] = {}
     for x in found:
@@ -198,7 +198,7 @@ def short(n: float) -> str:
     return f"{n:,.1f} T"
 
 
-def _way_out(x: TableStatus | ConnectionStatus) -> str:
+def _way_out(x: TableStatus | ConnectionStatus | JobStatus) -> str:
     """The hint, and whether it goes on by itself."""
     retry = RETRIES[Retry(x.retry)] if x.retry else ""
     if not x.hint or not retry:

@@ -72,7 +72,8 @@ def report(found: Status, width: int = 120, height: int | None = None) -> Render
     said = {(c.name, c.error) for c in found.connections}  # an error of a connection is not repeated for its tables
     tables = [replace(t, error="", hint="") if (t.connection, t.error) in said else t for t in found.tables]
     room = None if height is None else max(3, height - len(found.connections) - 7)
-    return Group(head, Text(), _connections(found.connections), Text(), overview(tables, width, room))
+    failing = [*notes(found.jobs), Text()] if found.jobs else []
+    return Group(head, Text(), _connections(found.connections), Text(), *failing, overview(tables, width, room))
 
 
 def _connections(connections: tuple[ConnectionStatus, ...]) -> RenderableType:

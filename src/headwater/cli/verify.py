@@ -31,6 +31,10 @@ def report(v: Verified) -> RenderableType:
     """One table's comparison in words; keys only where rows differ."""
     if v.skipped:
         return render.warning(f"{v.table}: not compared: {v.skipped}")
+    if v.error:
+        what = Text.assemble(("✗ ", "bold red"), render.visible(f"{v.table}: could not be compared: {v.error}"))
+        way_out = Text.assemble(("  → ", "bold cyan"), render.visible(v.hint))
+        return Group(what, *([way_out] if v.hint else []), Text(f"    {v.code}", style="dim"))
     if v.equal:
         return render.done(f"{v.table}: {render.count(v.lake_rows, 'row')} equal at {v.position} ({v.seconds:.1f} s)")
     head = f"{v.table}: {render.count(v.differences, 'row')} of {v.upstream_rows:,} differ at {v.position}"

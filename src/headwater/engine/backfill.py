@@ -11,15 +11,18 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from pyspark.sql import SparkSession
+from sqlalchemy.engine import Connection
 
 from headwater.backfill.pace import Pace
 from headwater.changelog.reader import index_at, read_transactions
 from headwater.engine import crash, spark
+from headwater.engine.claims import history_missing
+from headwater.engine.failures import Who, described, passes
 from headwater.engine.home import Home
 from headwater.engine.planner import leave_rest, plan_relation
 from headwater.engine.scanner import remove_files, scan
 from headwater.engine.upstreams import passed, upstream_of
-from headwater.errors import DataError, HeadwaterError, Retry
+from headwater.errors import DataError, FencedError, HeadwaterError
 from headwater.meta import connections, lease, relations, segments, spans
 from headwater.meta.lease import Lease
 from headwater.model import ConnectionState, Control, RelationInfo, SpanInfo, SpanState, TableState
@@ -28,8 +31,7 @@ from headwater.source.kinds import kind
 
 log = logging.getLogger(__name__)
 
-RETRY_FIRST_S = 0.5
-RETRY_LAST_S = 30.0
+BACKFILL = "backfill"  # whose failures they are
 PLANNERS = 4  # they wait for the upstream and for Spark most of the time
 
 
@@ -42,9 +44,8 @@ class _Work:
     planning: Future[None] | None = None
     planned: bool = False  # as of the last look
     scans: dict[int, Future[int]] = field(default_factory=dict)  # span → rows that it was allowed and did not read
+    lost: set[int] = field(default_factory=set)  # spans whose scan failed; meta may still take them for being read
     pace: Pace = field(default_factory=Pace)
-    retry_at: float = 0.0
-    backoff_s: float = RETRY_FIRST_S
 
 
 class Backfill:
@@ -74,8 +75,7 @@ class Backfill:
                     if s.state is SpanState.SCANNING:
                         spans.back_to_pending(c, s.id)
                 unread.append((relation, [s.id for s in found if s.state in (SpanState.PENDING, SpanState.SCANNING)]))
-                error = relation.error or {}
-                if relation.state is TableState.FAILED and error.get("code") != "data.rewritten":
+                if relation.state is TableState.FAILED and self._may_go_on(c, relation):
                     complete = relations.planned(c, relation.id) and all(s.cover_index is not None for s in found)
                     again = TableState.LIVE if complete else TableState.FILLING if found else TableState.DEFINED
                     relations.set_state(c, relation.id, again)
@@ -83,6 +83,17 @@ class Backfill:
         for relation, ids in unread:
             if ids:
                 remove_files(self._home, relation, ids)
+
+    def _may_go_on(self, c: Connection, relation: RelationInfo) -> bool:
+        """Whether another try can help a failed table; one whose changes are gone meanwhile says so."""
+        if relation.history_missing or (relation.error or {}).get("code") == "data.rewritten":
+            return False
+        at = relation.stopped_at
+        if at is None or segments.first_kept(c, relation.connection_id) <= at + 1:
+            return True
+        relations.set_state(c, relation.id, TableState.FAILED, history_missing(relation))
+        relations.set_stopped(c, relation.id, at)
+        return False
 
     def tick(self) -> None:
         """One look at every table that is not live yet."""
@@ -96,11 +107,14 @@ class Backfill:
                 del self._work[gone]
         for relation in found:
             work = self._work.setdefault(relation.id, _Work())
-            if relation.connection_id not in running or time.monotonic() < work.retry_at:
+            who = Who(BACKFILL, table=relation.id)
+            if relation.connection_id not in running or self._home.live.failures.resting(who):
                 continue
             try:
                 self._step(relation, work)
-            except HeadwaterError as e:
+            except FencedError:
+                raise
+            except Exception as e:
                 self._failed(relation, work, e)
 
     def waiting_for(self, relation_id: int) -> str:
@@ -190,6 +204,7 @@ class Backfill:
     def _fill(self, relation: RelationInfo, work: _Work) -> None:
         """Collects what has ended, plans, begins scans: as much as the user's settings of this moment allow."""
         self._collect(relation, work)
+        self._put_back(relation, work)
         work.waiting_for = ""
         if relation.control is Control.PAUSED:
             work.waiting_for = f"RESUME BACKFILL {relation.name}"
@@ -215,9 +230,25 @@ class Backfill:
         if work.planning is not None and work.planning.done():
             done, work.planning = work.planning, None
             done.result()
+            self._home.live.failures.worked(Who(BACKFILL, table=relation.id))
         for id in [id for id, f in work.scans.items() if f.done()]:
+            work.lost.add(id)
             work.pace.give_back(rate_limit(relation), work.scans.pop(id).result())
-            work.backoff_s = RETRY_FIRST_S
+            work.lost.discard(id)
+            self._home.live.failures.worked(Who(BACKFILL, table=relation.id))
+
+    def _put_back(self, relation: RelationInfo, work: _Work) -> None:
+        """Spans whose scan failed together with meta, so that meta did not hear of it, are to be read again."""
+        if not work.lost:
+            return
+        with self._home.meta.write() as c:
+            lease.check(c, self._held)
+            found = [s.id for s in spans.all(c, relation.id) if s.id in work.lost and s.state is SpanState.SCANNING]
+            for id in found:
+                spans.back_to_pending(c, id)
+        if found:
+            remove_files(self._home, relation, found)
+        work.lost.clear()
 
     def _begin_scan(self, relation: RelationInfo, work: _Work, s: SpanInfo) -> bool:
         """Begins a scan if the table's parallelism, its rate and a free slot allow it."""
@@ -257,17 +288,16 @@ class Backfill:
             now = relations.get_or_none(c, relation.id)
         return now is None or (now.control, now.options) != (relation.control, relation.options)
 
-    def _failed(self, relation: RelationInfo, work: _Work, error: HeadwaterError) -> None:
+    def _failed(self, relation: RelationInfo, work: _Work, cause: Exception) -> None:
         """Tries again by itself where that can help; else the table stops, and only it."""
-        if error.retry is Retry.AUTO:
+        error = described(cause)
+        if passes(error):
             work.waiting_for = f"another try: {error.message}"
-            self._home.live.counters.add("headwater_errors_total", of=error.code)
-            work.retry_at = time.monotonic() + work.backoff_s
-            work.backoff_s = min(work.backoff_s * 2, RETRY_LAST_S)
-            log.warning("table retries name=%s code=%s", relation.name, error.code)
+            self._home.live.failures.failed(Who(BACKFILL, table=relation.id), cause)
             return
         log.error("table failed name=%s code=%s", relation.name, error.code)
         self._set_state(relation.id, TableState.FAILED, error)
+        self._home.live.failures.forget(table=relation.id)
 
     def _set_state(self, relation_id: int, state: TableState, error: HeadwaterError | None = None) -> None:
         with self._home.meta.write() as c:

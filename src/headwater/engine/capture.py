@@ -2,9 +2,9 @@
 
     python -m headwater.engine.capture --home DIR --connection ID [--force] [--until POSITION|TIME]
 
-It says `published INDEX POSITION` on stdout after each publication (and `reached` at the end that was asked for), ends
-when stdin closes or on SIGTERM, and keeps the connection's state in meta. What it received and did not publish comes
-again after the next start.
+It says `published INDEX POSITION` on stdout after each publication (and `reached` at the end that was asked for), and
+`alive` every few seconds. It ends when stdin closes or on SIGTERM, and keeps the connection's state in meta. What it
+received and did not publish comes again after the next start.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from headwater.changelog import segment
 from headwater.changelog.writer import SegmentWriter, WriterThread, machine_error
 from headwater.engine import crash
 from headwater.engine.home import Home
+from headwater.engine.liveness import OPEN_S, Liveness
 from headwater.engine.receive import Heartbeat, Receiver
 from headwater.engine.until import Until
 from headwater.engine.upstreams import source_of
@@ -57,6 +58,7 @@ class Capture:
         self._held: Lease | None = None
         self._stopping = threading.Event()
         self._flow: Log | None = None
+        self._liveness = Liveness(_say)
 
     def stop(self) -> None:
         """Ends the capture soon; may be called from any thread."""
@@ -66,6 +68,7 @@ class Capture:
 
     def run(self, *, force: bool = False) -> int:
         """Captures until stopped; returns the exit status."""
+        self._liveness.start()
         try:
             self._take_lease(force)
             self._repeat()
@@ -84,6 +87,8 @@ class Capture:
             hint = f"See logs/capture-{self._id}.log in the home; it is started again by itself."
             self._say_state(ConnectionState.FAILED, DataError("job.failed", what, hint))
             return DataError.exit_status
+        finally:
+            self._liveness.stop()
 
     @property
     def _lease(self) -> Lease:
@@ -101,6 +106,7 @@ class Capture:
         """Flows again and again; a broken connection or a busy slot is waited for."""
         wait_s = BACKOFF_FIRST_S
         while not self._stopping.is_set():
+            self._liveness.promise(OPEN_S)
             if self._reached:
                 _say("reached")
                 self._stopping.wait(0.5)
@@ -173,7 +179,7 @@ class Capture:
 
         thread = WriterThread(writer, told, self._trouble)
         try:
-            receiver = Receiver(flow, thread, heartbeat, self._stopping, self._until)
+            receiver = Receiver(flow, thread, heartbeat, self._stopping, self._until, self._liveness.promise)
             receiver.run()
         finally:
             heartbeat.stop()

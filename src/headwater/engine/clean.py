@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
-
-from sqlalchemy.engine import Connection
+from functools import partial
 
 from headwater import config
 from headwater.changelog import retention, segment
+from headwater.engine import claims
+from headwater.engine.claims import Kept
+from headwater.engine.failures import Who
 from headwater.engine.home import Home
 from headwater.meta import connections, epochs, lease, merged, relations, runs, segments
 from headwater.meta.lease import Lease
-from headwater.model import TableState
 from headwater.relation.overlay import Overlays
 from headwater.relation.upkeep import orphans
 
@@ -32,20 +33,24 @@ class Cleaner:
         with self.home.meta.write() as c:
             lease.check(c, self.held)
             epochs.thin(c, time.time() - config.HISTORY_S)
-            needed = {x.id: _needed_index(c, x.id, epochs.oldest(c)) for x in connections.all(c)}
-            kept = {x.id: float(x.options.get("retention.hours", "24")) * 3600 for x in connections.all(c)}
+            kept = {x.id: claims.settle(c, x, epochs.oldest(c)) for x in connections.all(c)}
             before = min(time.time() - min(RETIRED_KEPT_S, config.HISTORY_S), epochs.unread_since(c))
             retired = [*runs.remove_retired(c, before), *merged.remove_retired(c, before)]
         for path in retired:
             self.home.storage.remove(path)
-        for connection_id, index in needed.items():
-            meta, storage = self.home.meta, self.home.storage
-            retention.expire(meta, storage, connection_id, needed_after=index, keep_s=kept[connection_id])
+        for connection_id, what in kept.items():
+            who = Who("retention", connection=connection_id)
+            self.home.live.failures.attempt(who, partial(self._expire, connection_id, what), 0)
         with self.home.meta.write() as c:
             lease.check(c, self.held)
             segments.remove_schemas(c)
         self.overlays.sweep()
         self._remove_dropped()
+
+    def _expire(self, connection_id: int, kept: Kept) -> int:
+        expire = partial(retention.expire, self.home.meta, self.home.storage, connection_id)
+        gone = expire(needed_after=kept.needed, keep_s=kept.keep_s)
+        return gone + (expire(needed_after=min(kept.needed, kept.over), keep_s=0.0) if kept.over else 0)
 
     def _remove_dropped(self) -> None:
         """Files of tables that are no more, as soon as no statement runs that began before they were dropped."""
@@ -74,15 +79,3 @@ def clean_start(home: Home) -> None:
         known = runs.paths(c) | merged.paths(c)
     for path in orphans(found, known):
         home.storage.remove(path)
-
-
-def _needed_index(c: Connection, connection_id: int, oldest_epoch: int) -> int:
-    """The index up to which no relation of a connection needs the changelog."""
-    needed = connections.get(c, connection_id).committed_index
-    for relation in relations.all(c, connection_id):
-        layouts = epochs.needed_layouts(c, relation.id, oldest_epoch)
-        complete = bool(layouts) and all(x.complete for x in layouts)
-        if relation.state is not TableState.LIVE or not complete:
-            needed = min(needed, relation.begin_index)
-        needed = min([needed, *(x.log_index for x in layouts if x.spans)])
-    return needed

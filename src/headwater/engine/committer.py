@@ -12,14 +12,16 @@ import logging
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
+from functools import partial
 from typing import Any
 
 from sqlalchemy.engine import Connection
 
 from headwater.engine import crash, epoch
+from headwater.engine.guard import Guard
 from headwater.engine.home import Home
 from headwater.meta import connections, epochs, intents, lease, relations, runs, segments, settle, spans
 from headwater.meta.intents import Intent
@@ -57,6 +59,7 @@ class Committer:
         self._empty = empty
         self._locks: defaultdict[int, threading.Lock] = defaultdict(threading.Lock)
         self._rest_until: dict[int, float] = {}
+        self._guard = Guard(home, held)
 
     @contextmanager
     def exclusive(self, relation_id: int) -> Iterator[None]:
@@ -67,7 +70,8 @@ class Committer:
     def recover(self) -> None:
         """Brings every commit that was decided before a crash to its end. Call before anything else runs.
 
-        A cover that has to take rows out of the base needs Spark; `cover` brings it to its end later.
+        A cover that has to take rows out of the base needs Spark; `cover` brings it to its end later. What goes wrong
+        concerns its table only, and stays to be ended later.
         """
         with self._home.meta.read() as c:
             left = intents.all(c)
@@ -78,7 +82,7 @@ class Committer:
             if intent.kind == COVER and intent.body["again"]:
                 continue
             with self._locks[intent.relation_id]:
-                self._finish(intent)
+                self._guard.attempt("recover", intent.relation_id, partial(self._finish, intent), None)
 
     def cover(self, relation_id: int) -> Epoch | None:
         """Makes the scanned spans that the log has passed readable, with a new epoch; None if there are none.
@@ -106,13 +110,13 @@ class Committer:
         finally:
             self._locks[relation_id].release()
 
-    def fold(self, relation_id: int) -> Epoch | None:
-        """Moves a relation's overlay into its base, with a new epoch; None if there is nothing to move."""
+    def fold(self, relation_id: int, upto: int | None = None) -> Epoch | None:
+        """Moves a relation's overlay (up to an index) into its base, with a new epoch; None if there is none."""
         with self._locks[relation_id]:
             self._finish_left_fold(relation_id)
             with self._home.meta.write() as c:
                 lease.check(c, self._held)
-                decided = self._decide_fold(c, relation_id)
+                decided = self._decide_fold(c, relation_id, upto)
             if decided is None:
                 return None
             intent, pin = decided
@@ -122,6 +126,34 @@ class Committer:
             finally:
                 with self._home.meta.write() as c:
                     epochs.release_pin(c, pin)
+
+    def advance(self, relation_ids: Sequence[int]) -> Epoch | None:
+        """Moves relations whose log holds nothing for them on to the newest index, so that they hold back no log.
+
+        It is what a fold would leave, without one: no base is touched. None if there is nothing to move.
+        """
+        with ExitStack() as locks:
+            free = [id for id in relation_ids if self._locks[id].acquire(blocking=False)]
+            for id in free:
+                locks.callback(self._locks[id].release)
+            with self._home.meta.write() as c:
+                lease.check(c, self._held)
+                moved = [id for id in free if self._advanced(c, id)]
+                return epoch.publish(c, moved) if moved else None
+
+    def _advanced(self, c: Connection, relation_id: int) -> bool:
+        relation, newest = relations.get_or_none(c, relation_id), epochs.newest(c)
+        if relation is None or newest is None or intents.all(c, relation_id):
+            return False
+        layout, index = epochs.layout_at(c, relation_id, newest.id), newest.index_of(relation.connection_id)
+        if layout is None or not layout.settled or layout.log_index >= index:
+            return False
+        if segments.count_changes(c, relation.connection_id, relation.upstream_id, layout.log_index, index):
+            return False
+        settle.move(c, relation_id, [s.id for s in spans.all(c, relation_id)], index)
+        settle.merge(c, relation_id)
+        relations.set_folded(c, relation_id)
+        return True
 
     def upkeep(self, relation_id: int, rewrite: Rewrite) -> Epoch | None:
         """Lets `rewrite` commit to a base without changing what it holds, and shows that with a new epoch.
@@ -180,7 +212,7 @@ class Committer:
         }
         return self._decided(c, relation_id, COVER, body), dead
 
-    def _decide_fold(self, c: Connection, relation_id: int) -> tuple[Intent, int] | None:
+    def _decide_fold(self, c: Connection, relation_id: int, upto: int | None) -> tuple[Intent, int] | None:
         relation = relations.get_or_none(c, relation_id)
         newest = epochs.newest(c)
         if relation is None or newest is None:
@@ -189,6 +221,7 @@ class Committer:
         if layout is None or not layout.spans:
             return None
         index = newest.index_of(relation.connection_id)
+        index = index if upto is None else min(index, upto)
         if layout.settled and not segments.count_changes(
             c, relation.connection_id, relation.upstream_id, layout.log_index, index
         ):

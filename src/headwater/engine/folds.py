@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
 from headwater.config import FOLD_AGE_S, FOLD_BUDGET, OVERLAY_CHANGES
 from headwater.engine.committer import Committer
+from headwater.engine.failures import Who
+from headwater.engine.guard import Guard
 from headwater.engine.holes import scan_again
 from headwater.engine.home import Home
 from headwater.engine.read import Reader
-from headwater.errors import DataError
 from headwater.meta import epochs, lease, progress, relations
 from headwater.meta.lease import Lease
 from headwater.meta.progress import Range
@@ -51,38 +51,83 @@ class Overlay:
             return True
         return self.changes > 0 and now - self.folded_at >= FOLD_AGE_S
 
+    def idle(self, now: float) -> bool:
+        """Nothing has changed for so long that it should not hold back the changelog of those that do change."""
+        behind = self.settled and not self.changes and self.layout.log_index < self.index
+        return behind and now - self.folded_at >= FOLD_AGE_S
+
 
 class Folds:
     """One look per tick; at most one fold at a time."""
 
-    def __init__(self, home: Home, held: Lease, committer: Committer, reader: Reader) -> None:
+    def __init__(self, home: Home, held: Lease, committer: Committer, reader: Reader, guard: Guard) -> None:
         self._home = home
         self._held = held
         self._committer = committer
         self._reader = reader
+        self._guard = guard
         self._rest_until = 0.0
         self._holes_at: dict[int, float] = {}
         self.changes: dict[int, int] = {}  # relation → changes that are not in its base, when last looked at
 
     def tick(self) -> None:
         """Makes runs of long tails, then folds the largest overlay that is due, if the budget allows."""
+        self._put_to_rest()
         overlays = [o for o in self._overlays() if not self._tend(o)]
+        if idle := [o.relation.id for o in overlays if o.idle(time.time())]:
+            self._committer.advance(idle)
         due = sorted((o for o in overlays if o.due(time.time())), key=lambda o: -o.changes)
         for overlay in due:
             if overlay.urgent() or time.monotonic() >= self._rest_until:
-                self._guarded(overlay.relation, partial(self.fold, overlay.relation.id))
-                return
+                tried = partial(self._tried, overlay.relation.id)
+                if self._guard.attempt("fold", overlay.relation.id, tried, False):
+                    return
+
+    def _tried(self, relation_id: int) -> bool:
+        """Folds; True also if there was nothing to fold. One that fails or rests lets the next one have its turn."""
+        self.fold(relation_id)
+        return True
 
     def _tend(self, o: Overlay) -> bool:
         """Makes a run of a long tail; has keys scanned again that nothing can complete. True if it did that."""
         if not o.changes:
             return False
-        if o.relation.partial and o.settled and self._guarded(o.relation, partial(self._scan_holes, o)):
+        id = o.relation.id
+        searched = not o.settled or o.relation.partial
+        if searched and self._guard.attempt("scan again", id, partial(self._scan_holes, o), False):
             return True
         if o.settled:
-            self._guarded(o.relation, partial(self._reader.make_run, o.relation, o.layout, o.index, self._held))
-            return False
-        return self._guarded(o.relation, partial(self._scan_holes, o))
+            make = partial(self._reader.make_run, o.relation, o.layout, o.index, self._held)
+            self._guard.attempt("run", id, make, False)
+        return False
+
+    def _put_to_rest(self) -> None:
+        """Tables that have failed are folded up to where they stopped, so that they need no changelog any more."""
+        with self._home.meta.read() as c:
+            newest = epochs.newest(c)
+            failed = [r for r in relations.all(c) if r.state is TableState.FAILED]
+            open = [r for r in failed if r.stopped_at is None and not r.history_missing]
+            layouts = epochs.layouts_at(c, newest.id) if newest is not None and open else {}
+        for relation in open:
+            layout = layouts.get(relation.id)
+            if newest is not None and layout is not None and layout.complete:
+                work = partial(self._fold_to_stop, relation, layout, newest.index_of(relation.connection_id))
+                self._home.live.failures.attempt(Who("fold", table=relation.id), work, None)
+
+    def _fold_to_stop(self, relation: RelationInfo, layout: Layout, index: int) -> None:
+        stop = self._reader.last_readable(relation, layout, index)
+        if stop < max(s.cover_index for s in layout.spans) and not layout.settled:
+            return  # its scans saw more than the log can tell of that moment: its claim lasts until the limit
+        if stop > layout.log_index or not layout.settled:
+            self._committer.fold(relation.id, upto=stop)
+        with self._home.meta.write() as c:
+            lease.check(c, self._held)
+            newest = epochs.newest(c)
+            folded = None if newest is None else epochs.layout_at(c, relation.id, newest.id)
+            if folded is None or not folded.settled:
+                return  # dropped meanwhile, or covered past the place where it stopped
+            relations.set_stopped(c, relation.id, folded.log_index)
+        log.info("failed table put to rest name=%s index=%s", relation.name, folded.log_index)
 
     def _scan_holes(self, o: Overlay) -> bool:
         now = time.monotonic()
@@ -106,17 +151,6 @@ class Folds:
             self._home.live.counters.took("headwater_fold_seconds", took, relation_id)
             log.info("folded relation=%s seconds=%.2f", relation_id, took)
         return folded
-
-    def _guarded(self, relation: RelationInfo, work: Callable[[], bool]) -> bool:
-        """Does the work; a table whose changes cannot be decoded stops, and only it."""
-        try:
-            return work()
-        except DataError as e:
-            log.error("table failed name=%s code=%s", relation.name, e.code)
-            with self._home.meta.write() as c:
-                lease.check(c, self._held)
-                relations.set_state(c, relation.id, TableState.FAILED, e)
-            return False
 
     def _overlays(self) -> list[Overlay]:
         """Every table's overlay at the newest epoch: a few questions to meta however many tables there are."""

@@ -8,6 +8,14 @@ from contextlib import contextmanager
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
 
+
+class _Journal(RotatingFileHandler):
+    """A log that cannot be written (a full disk) must not fill the terminal with stack traces instead."""
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802
+        pass
+
+
 BYTES = 10 << 20
 OLD_FILES = 2
 
@@ -17,7 +25,7 @@ def kept(home: Path) -> Iterator[None]:
     """Our loggers write to `logs/server.log` of the home until the block ends."""
     folder = home / "logs"
     folder.mkdir(parents=True, exist_ok=True)
-    handler = RotatingFileHandler(folder / "server.log", maxBytes=BYTES, backupCount=OLD_FILES, encoding="utf-8")
+    handler = _Journal(folder / "server.log", maxBytes=BYTES, backupCount=OLD_FILES, encoding="utf-8")
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
     logger, level = logging.getLogger("headwater"), logging.getLogger("headwater").level
     logger.addHandler(handler)

@@ -1,4 +1,4 @@
-"""What a process knows of a home beyond meta: its counters, and its server while one runs in it."""
+"""What a process knows of a home beyond meta: its counters, what fails in it, and its server while one runs."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from headwater.engine.counters import Counters
+from headwater.engine.failures import Failures
 from headwater.source.upstream import LogEnd
 
 
@@ -57,4 +58,8 @@ class Live:
     """One per open home. `server` is set while a server of this process runs on it."""
 
     counters: Counters = field(default_factory=Counters)
+    failures: Failures = field(init=False)
     server: Serving | None = None
+
+    def __post_init__(self) -> None:
+        self.failures = Failures(self.counters)

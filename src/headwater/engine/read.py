@@ -137,21 +137,25 @@ class Reader:
             return _empty(session, s.relation)
         index = epoch.index_of(s.relation.connection_id)
         if s.relation.state is TableState.FAILED:
-            index = self._last_readable(s.relation, s.layout, index)
+            index = self.last_readable(s.relation, s.layout, index)
         overlay = overlays.enter_context(self.overlays.use(s.relation, s.layout, index))
         if overlay.holes.num_rows and not s.relation.ordered:
             return _empty(session, s.relation)  # hidden as a whole until it has been read again
         return dataframe(session, self._home.storage, s.relation, s.layout, overlay)
 
-    def _last_readable(self, relation: RelationInfo, layout: Layout, index: int) -> int:
+    def last_readable(self, relation: RelationInfo, layout: Layout, index: int) -> int:
         """A table that has stopped stays readable as it was when it could last be followed."""
+        if relation.stopped_at is not None:
+            return relation.stopped_at
         with self._home.meta.read() as c:
             versions = segments.schemas(c, relation.connection_id, relation.upstream_id)
         last = decodable_until(versions, relation.columns, relation.key, layout.log_index, index)
         try:
             with self.overlays.use(relation, layout, last):
                 return last
-        except DataError:  # a change itself cannot be kept: the base is what there is
+        except DataError as e:  # a change cannot be kept, or is no longer there: the base is what there is
+            if e.code == "data.history_missing" and not layout.settled:
+                raise  # its spans are of different moments, and only the changelog could tell what lies between
             return layout.log_index
 
     def merge(self, relation: RelationInfo, layout: Layout, index: int, app_id: str, version: int) -> int:
@@ -200,14 +204,17 @@ class Reader:
         self._held.close()
 
     def _pool(self) -> Sessions:
+        root = self._root()
         with self._lock:
-            if self._sessions is None:
-                self._sessions = Sessions(self._root())
+            if self._sessions is None or self._sessions.root is not root:  # Spark may have been started again
+                self._sessions = Sessions(root)
             return self._sessions
 
-    def _report(self, relation: RelationInfo, changes: Changes) -> None:
-        """Counts values that could not be kept, and notes columns that the upstream has added."""
+    def _report(self, relation: RelationInfo, changes: Changes, before: int, upto: int) -> None:
+        """Counts values that could not be kept, and notes columns that the upstream has added; each change once."""
         with self._home.meta.write() as c:
+            if not relations.count_to(c, relation.id, before, upto):
+                return  # another reader was first
             for column, count in changes.unkept.items():
                 text = f"column {column}: values that the lake cannot keep are NULL"
                 relations.note(c, relation.id, "value.unkept", text, count)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections.abc import Callable
 
 from headwater import config
 from headwater.changelog.writer import WriterThread
@@ -59,6 +60,7 @@ class Receiver:
         heartbeat: Heartbeat,
         stopping: threading.Event,
         until: Until | None = None,
+        promise: Callable[[], None] = lambda: None,
     ) -> None:
         self.reached = False  # what `until` names
         self._until = until
@@ -67,6 +69,7 @@ class Receiver:
         self._thread = thread
         self._heartbeat = heartbeat
         self._stopping = stopping
+        self._promise = promise  # called again and again: we are not hanging
         self._inbox = Inbox()
         self._open = False  # the inbox begins inside a transaction
         self._acknowledged = ""
@@ -76,6 +79,7 @@ class Receiver:
         """Receives until stopped, or until the end that was asked for is reached."""
         every = config.FLUSH_INTERVAL_S
         while not self._stopping.is_set() and not self.reached:
+            self._promise()
             self._flow.receive(self._inbox, self._wake_at(), config.FLUSH_BYTES)
             self._thread.check()
             self._heartbeat.check()
@@ -151,6 +155,7 @@ class Receiver:
     def _wait_for_writer(self) -> None:
         """Waits until the last batch is published; meanwhile the upstream must not take us for dead."""
         while not self._thread.wait_idle(STILL_WAITING_S) and not self._stopping.is_set():
+            self._promise()
             self._acknowledge()
         self._thread.check()
 

@@ -106,8 +106,23 @@ class ConnectionStatus:
 
 
 @dataclass(frozen=True, slots=True)
+class JobStatus:
+    """A job of the server that fails at present and is tried again; it belongs to no table and no connection."""
+
+    name: str
+    code: str = ""
+    error: str = ""
+    hint: str = ""
+    retry: str = ""
+    waiting_for: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Status:
-    """Where a home stands: its server (None: nothing runs), its newest epoch, its connections and tables."""
+    """Where a home stands: its server (None: nothing runs), its newest epoch, its connections and tables.
+
+    `jobs` are those of the server's own jobs that fail at present.
+    """
 
     home: str
     server_pid: int | None = None
@@ -115,6 +130,7 @@ class Status:
     epoch_age_s: float | None = None
     connections: tuple[ConnectionStatus, ...] = ()
     tables: tuple[TableStatus, ...] = ()
+    jobs: tuple[JobStatus, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -124,7 +140,8 @@ class Status:
         """The status that `as_dict` gave."""
         connections = tuple(_read(ConnectionStatus, c) for c in value.get("connections", ()))
         tables = tuple(_read(TableStatus, t) for t in value.get("tables", ()))
-        return _read(cls, {**value, "connections": connections, "tables": tables})
+        jobs = tuple(_read(JobStatus, j) for j in value.get("jobs", ()))
+        return _read(cls, {**value, "connections": connections, "tables": tables, "jobs": jobs})
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,8 +149,8 @@ class Verified:
     """What comparing one table with its upstream at one cut gave.
 
     `missing` are keys that only the upstream has, `extra` keys that only the lake has, `different` keys whose rows
-    differ; each at most a handful, as text, while `differences` counts them all. `skipped` says why it was not
-    compared.
+    differ; each at most a handful, as text, while `differences` counts them all. `skipped` says why there was nothing
+    to compare; `error` (with its code and hint) why it could not be compared.
     """
 
     table: str
@@ -148,6 +165,9 @@ class Verified:
     different: tuple[str, ...] = ()
     seconds: float = 0.0
     skipped: str = ""
+    code: str = ""
+    error: str = ""
+    hint: str = ""
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)

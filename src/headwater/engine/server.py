@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 
 from pyspark.sql import SparkSession
 
@@ -17,7 +18,9 @@ from headwater.engine import crash, epoch, journal, permit, pulse, spark
 from headwater.engine.backfill import Backfill
 from headwater.engine.clean import Cleaner, clean_start
 from headwater.engine.committer import Committer
+from headwater.engine.failures import Who, described
 from headwater.engine.folds import Folds
+from headwater.engine.guard import Guard
 from headwater.engine.home import Home, HomeLock, wait_until_gone
 from headwater.engine.live import Lag
 from headwater.engine.pulse import Pulse
@@ -53,7 +56,11 @@ class _Loop:
 
 
 class Server:
-    """One home's running server. `start()`, then `stop()`; `failure` is set when it cannot go on."""
+    """One home's running server. `start()`, then `stop()`; `failure` is set when it cannot go on.
+
+    It cannot go on when another server has taken its lease, or when Spark does not start at all. Whatever else goes
+    wrong belongs to a table, a connection or a loop: see `engine/failures.py`.
+    """
 
     def __init__(self, home: Home, session: SparkSession | None = None, until: Until | None = None) -> None:
         self.home = home
@@ -85,11 +92,12 @@ class Server:
         permit.hand_over(self.home.path, held.fence)
         self.reader = Reader(self.home, self.session)
         self.committer = Committer(self.home, held, passed, self.reader.merge, self.reader.empty)
+        self._guard = Guard(self.home, held)
         self.committer.recover()
         clean_start(self.home)
         self.backfill = Backfill(self.home, held, self.session, self._on_scanned)
         self.backfill.recover()
-        self.folds = Folds(self.home, held, self.committer, self.reader)
+        self.folds = Folds(self.home, held, self.committer, self.reader, self._guard)
         self.watcher = Watcher(self.home, held)
         self.supervisor = Supervisor(self.home, self._on_publish, self._record_children, self.until)
         self._loops = [
@@ -102,7 +110,8 @@ class Server:
             _Loop("rates", self._pulse.look, pulse.LOOK_S),
             _Loop("lag", self._pulse.ask, pulse.ASK_S),
             _Loop("clean", Cleaner(self.home, held, self.reader.overlays).clean, min(CLEAN_S, config.HISTORY_S / 4)),
-            _Loop("upkeep", Upkeep(self.home, held, self.committer, self.session).tick, UPKEEP_S),
+            _Loop("spark", self._watch_spark, TICK_S),
+            _Loop("upkeep", Upkeep(self.home, held, self.committer, self.session, self._guard).tick, UPKEEP_S),
         ]
         for loop in self._loops:
             loop.thread = threading.Thread(target=self._repeat, args=(loop,), name=loop.name, daemon=True)
@@ -123,16 +132,28 @@ class Server:
         for loop in self._loops[:-1]:
             if loop.thread is not None:
                 loop.thread.join(60)
-        self._publish_last()
+        self._last_words("the last epoch", self._publish_last)
         if self._session is not None and self._given_session is None:
-            self._session.stop()  # a rewrite of a base that is under way ends with it, and leaves the base as it was
+            spark.stop(
+                self._session
+            )  # a rewrite of a base that is under way ends with it, and leaves the base as it was
         if self._loops and (upkeep := self._loops[-1].thread) is not None:
             upkeep.join(60)
+        self._last_words("the lease", self._release)
+        self._journal.close()
+        self._lock.release()
+
+    def _last_words(self, what: str, work: Callable[[], None]) -> None:
+        """Does what makes the next start quicker; it does not depend on it, so that a failure is only logged."""
+        try:
+            work()
+        except Exception as e:
+            log.warning("stopping: %s: %s", what, described(e).message)
+
+    def _release(self) -> None:
         if self._held is not None:
             with self.home.meta.write() as c:
                 lease.release(c, self._held)
-        self._journal.close()
-        self._lock.release()
 
     def session(self) -> SparkSession:
         """Spark, as soon as it runs."""
@@ -191,7 +212,23 @@ class Server:
         self._record_children()
         self._session_ready.set()
 
+    def _watch_spark(self) -> None:
+        """Starts Spark again when its process has ended; what needs it meanwhile waits, and captures go on."""
+        if self._given_session is not None or not self._session_ready.is_set():
+            return
+        if spark.alive():
+            return
+        log.error("spark ended unexpectedly")
+        self._session_ready.clear()
+        try:
+            self._session = spark.restart(self.home.path)
+        finally:
+            self._session_ready.set()  # also after a failure: who asks then gets Spark's own error, and so do we
+        self._record_children()
+        log.info("spark runs again")
+
     def _repeat(self, loop: _Loop) -> None:
+        who, failures = Who(loop.name), self.home.live.failures
         while not self._stopping.is_set():
             loop.wake.wait(loop.pause_s)
             loop.wake.clear()
@@ -202,19 +239,15 @@ class Server:
             except FencedError as e:
                 self._fail(e)
                 return
-            except HeadwaterError as e:
-                self.home.live.counters.add("headwater_errors_total", of=e.code)
-                log.warning("%s: %s %s", loop.name, e.code, e.message)
-                self._stopping.wait(1.0)
             except Exception as e:
                 if self._stopping.is_set():
                     return
-                log.exception("%s failed", loop.name)
-                self._fail(HeadwaterError("job.failed", f"{loop.name} failed: {type(e).__name__}: {e}", "See logs/."))
-                return
+                self._stopping.wait(failures.failed(who, e).wait_s)
+            else:
+                failures.worked(who)
 
     def _fail(self, error: HeadwaterError) -> None:
-        """A defect in one loop would freeze what it does without a word; so the server says so and ends."""
+        """The server cannot go on: it says so and ends."""
         if self.failure is None:
             self.failure = error
 
@@ -242,7 +275,7 @@ class Server:
         with self.home.meta.read() as c:
             waiting = spans.relations_waiting(c)
         for relation_id in waiting:
-            self.committer.cover(relation_id)
+            self._guard.attempt("cover", relation_id, partial(self.committer.cover, relation_id), None)
 
     def _control(self) -> None:
         """Prepares new connections and keeps the captures of the others alive."""
@@ -258,6 +291,18 @@ class Server:
 
     def _prepare(self, connection: ConnectionInfo) -> None:
         """Makes slot and publication; the server upstream may have to wait for older transactions."""
+        who, failures = Who("prepare", connection=connection.id), self.home.live.failures
+        try:
+            self._make_ready(connection)
+        except FencedError as e:
+            self._fail(e)
+        except Exception as e:
+            self._stopping.wait(failures.failed(who, e).wait_s)
+        else:
+            failures.worked(who)
+            self.wake()
+
+    def _make_ready(self, connection: ConnectionInfo) -> None:
         assert self._held is not None
 
         def waits(who: str) -> None:
@@ -270,8 +315,7 @@ class Server:
             with self.home.meta.write() as c:
                 lease.check(c, self._held)
                 connections.set_state(c, connection.id, ConnectionState.FAILED, e)
-            self._stopping.wait(2.0)
-            return
+            raise
         finally:
             self._preparing_waits.pop(connection.id, None)
         with self.home.meta.write() as c:
@@ -284,7 +328,6 @@ class Server:
                 txn=made.txn,
                 server_life=made.life,
             )
-        self.wake()
 
     def _record_children(self) -> None:
         """Writes down every process that could still commit after this one was killed."""

@@ -25,6 +25,7 @@ from headwater.errors import HeadwaterError, MachineError, Retry
 
 DELTA_PACKAGE = "io.delta:delta-spark_4.2_2.13:4.4.0"
 MIN_JAVA = 17
+END_S = 30.0  # a JVM that does not answer any more has ended by then
 EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
 CATALOG = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
 
@@ -139,8 +140,43 @@ def _launch(settings: dict[str, str], log: Path) -> None:
         return  # a JVM of this process outlives its sessions
     conf = SparkConf().setAll(list(settings.items()))
     with log.open("ab") as f:
-        gateway = launch_gateway(conf, popen_kwargs={"stdout": f, "stderr": f})  # type: ignore[no-untyped-call]
+        # in a session of its own: a signal to our group (Ctrl-C, `timeout`, a closed terminal) is ours to answer
+        kwargs = {"stdout": f, "stderr": f, "start_new_session": True}
+        gateway = launch_gateway(conf, popen_kwargs=kwargs)  # type: ignore[no-untyped-call]
     SparkContext(conf=conf, gateway=gateway)
+
+
+def alive() -> bool:
+    """Whether the JVM that this process started still runs; True if it started none."""
+    process = getattr(SparkContext._gateway, "proc", None)
+    return process is None or process.poll() is None
+
+
+def restart(home: Path) -> SparkSession:
+    """A session on a new JVM, after the old one has ended. Sessions of the old one are of no use any more."""
+    _forget()
+    return start(home)
+
+
+def stop(session: SparkSession) -> None:
+    """Ends a session, also one whose JVM has ended before us: by a signal to all processes, or for lack of memory."""
+    process = getattr(SparkContext._gateway, "proc", None)
+    try:
+        session.stop()
+    except Exception:
+        if process is None:
+            raise
+        process.wait(END_S)
+        _forget()
+
+
+def _forget() -> None:
+    """PySpark takes the JVM of this process for immortal: what it remembers of a dead one goes."""
+    with SparkContext._lock:
+        SparkContext._active_spark_context = None
+        SparkContext._gateway = None
+        SparkContext._jvm = None
+    SparkSession._instantiatedSession = None
 
 
 def _log_to(log: Path) -> None:

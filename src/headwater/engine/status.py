@@ -6,15 +6,17 @@ The cost does not depend on how many spans there are: they are summed by the dat
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from sqlalchemy.engine import Connection
 
+from headwater.engine.failures import Failures
 from headwater.engine.home import Home
 from headwater.engine.live import Lag, Serving
 from headwater.engine.progress import estimated_rows, seconds_left
-from headwater.engine.results import ConnectionStatus, Status, TableStatus
+from headwater.engine.results import ConnectionStatus, JobStatus, Status, TableStatus
+from headwater.errors import HeadwaterError
 from headwater.meta import connections, epochs, progress, relations
 from headwater.meta.progress import Progress, Range
 from headwater.model import ConnectionInfo, ConnectionState, Control, Epoch, RelationInfo, TableState
@@ -35,6 +37,7 @@ class _Seen:
     overlays: dict[int, int]
     newest: Epoch | None
     server: Serving | None
+    failures: Failures
 
 
 def status_of(home: Home, server: Serving | None) -> Status:
@@ -54,6 +57,7 @@ def status_of(home: Home, server: Serving | None) -> Status:
             _overlays(c, found, reached, newest, server),
             newest,
             server,
+            home.live.failures,
         )
         linked = tuple(_connection(seen, x) for x in known)
         lag_s = {x.id: status.lag_s for x, status in zip(known, linked, strict=True)}
@@ -65,6 +69,7 @@ def status_of(home: Home, server: Serving | None) -> Status:
         epoch_age_s=time.time() - newest.created_at if newest else None,
         connections=linked,
         tables=tables,
+        jobs=tuple(JobStatus(name=job, **_told(e.as_dict())) for job, e in home.live.failures.of()),
     )
 
 
@@ -76,8 +81,23 @@ def shown_name(r: RelationInfo, known: Iterable[RelationInfo]) -> str:
     return f"{replaced} (resync)"
 
 
+def _told(error: Mapping[str, str]) -> dict[str, str]:
+    """The fields of a status that tell an error; empty without one."""
+    return {
+        "code": error.get("code", ""),
+        "error": error.get("message", ""),
+        "hint": error.get("hint", ""),
+        "retry": error.get("retry", ""),
+    }
+
+
+def _met(failed: list[tuple[str, HeadwaterError]]) -> dict[str, str]:
+    """What the server's work on a table or a connection met last and tries again."""
+    return failed[-1][1].as_dict() if failed else {}
+
+
 def _connection(seen: _Seen, x: ConnectionInfo) -> ConnectionStatus:
-    error = x.error or {}
+    error = x.error or _met(seen.failures.of(connection=x.id))
     lag = seen.lags[x.id]
     runs = seen.server is not None or x.state is ConnectionState.FAILED  # its capture ends with the server
     state = x.state if runs else ConnectionState.DEFINED
@@ -91,10 +111,7 @@ def _connection(seen: _Seen, x: ConnectionInfo) -> ConnectionStatus:
         lag_bytes=lag.bytes if lag else None,
         slot_bytes=end.kept_bytes if end else None,
         slot_limit_bytes=end.limit_bytes if end else None,
-        code=error.get("code", ""),
-        error=error.get("message", ""),
-        hint=error.get("hint", ""),
-        retry=error.get("retry", ""),
+        **_told(error),
         waiting_for=seen.server.preparing(x.id) if seen.server else "",
     )
 
@@ -111,7 +128,7 @@ def _table(seen: _Seen, r: RelationInfo, lag_s: float | None) -> TableStatus:
     filling = r.shown_state == TableState.FILLING
     rate = seen.server.rate(r.id) if seen.server and filling else 0.0
     lag = seen.lags[r.connection_id]
-    error = r.error or connection.error or {}
+    error = r.error or _met(seen.failures.of(table=r.id)) or connection.error or {}
     return TableStatus(
         name=shown_name(r, seen.relations.values()),
         state=r.shown_state,
@@ -127,10 +144,7 @@ def _table(seen: _Seen, r: RelationInfo, lag_s: float | None) -> TableStatus:
         lag_bytes=lag.bytes if lag else None,
         waiting_for=_waits_for(seen, r, p, connection),
         note=_note(r, p),
-        code=error.get("code", ""),
-        error=error.get("message", ""),
-        hint=error.get("hint", ""),
-        retry=error.get("retry", ""),
+        **_told(error),
         overlay=seen.overlays.get(r.id, 0),
         unkept=seen.unkept.get(r.id, 0),
         connection=connection.name,

@@ -10,9 +10,13 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from headwater.config import CAPTURE_SILENCE_S
+from headwater.engine.failures import Who
 from headwater.engine.home import Home
 from headwater.engine.until import Until
+from headwater.errors import HeadwaterError, Retry
 
+FIRST_WORD_S = 120.0  # a process that starts on a busy machine has spoken by then
 RESTART_FIRST_S = 0.5
 RESTART_LAST_S = 30.0
 
@@ -22,6 +26,13 @@ class _Child:
     process: subprocess.Popen[str]
     started_at: float
     thread: threading.Thread | None = None
+    heard_at: float | None = None
+
+    def silent(self, now: float) -> bool:
+        """It has not been heard of for so long that it must have been stopped, or hangs."""
+        if self.heard_at is None:
+            return now - self.started_at > FIRST_WORD_S
+        return now - self.heard_at > CAPTURE_SILENCE_S
 
 
 @dataclass(slots=True)
@@ -34,7 +45,7 @@ class _Slot:
 
 @dataclass
 class Supervisor:
-    """Starts, restarts and stops captures. `on_publish` is called from a thread per capture, for every line it says."""
+    """Starts, restarts and stops captures. `on_publish` is called from a thread per capture when it publishes."""
 
     home: Home
     on_publish: Callable[[], None]
@@ -43,6 +54,7 @@ class Supervisor:
     reached: set[int] = field(default_factory=set)  # connections whose capture has come to what `until` names
     _slots: dict[int, _Slot] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
+    _looked_at: float = 0.0
 
     def want(self, connection_ids: set[int]) -> None:
         """Captures exactly these connections from now on; call again and again, it restarts what has ended."""
@@ -54,7 +66,12 @@ class Supervisor:
             self.stop(id)
         with self._lock:
             slots = list(self._slots.items())
+        # who could not look for a while (a suspended machine) could not hear either
+        deaf = time.monotonic() - self._looked_at > CAPTURE_SILENCE_S / 2
+        self._looked_at = time.monotonic()
         for id, slot in slots:
+            if deaf and slot.child is not None and slot.child.heard_at is not None:
+                slot.child.heard_at = self._looked_at
             self._tend(id, slot)
 
     def stop(self, connection_id: int) -> None:
@@ -79,6 +96,8 @@ class Supervisor:
 
     def _tend(self, id: int, slot: _Slot) -> None:
         child = slot.child
+        if child is not None and child.process.poll() is None and child.silent(time.monotonic()):
+            self._replace(id, child)
         if child is not None and child.process.poll() is None:
             if time.monotonic() - child.started_at > RESTART_LAST_S:
                 slot.backoff_s = RESTART_FIRST_S
@@ -92,6 +111,15 @@ class Supervisor:
         if now >= slot.restart_at:
             slot.child = self._start(id)
             self.on_change()
+
+    def _replace(self, id: int, child: _Child) -> None:
+        """Kills a capture that is not heard of: it may be stopped, and then no other signal reaches it."""
+        silence = f"the capture was not heard of for {CAPTURE_SILENCE_S:g} s and is replaced"
+        hint = f"Wait; if it comes back, see logs/capture-{id}.log in the home."
+        error = HeadwaterError("job.failed", silence, hint, Retry.AUTO)
+        self.home.live.failures.failed(Who("capture", connection=id), error)
+        child.process.kill()
+        child.process.wait(10)
 
     def _start(self, id: int) -> _Child:
         logs = self.home.path / "logs"
@@ -108,19 +136,23 @@ class Supervisor:
                 stderr=log,
                 text=True,
                 env=dict(os.environ),  # as it is now: Spark may be setting its own at this moment
+                start_new_session=True,  # a signal to our process group is ours to answer
             )
         child = _Child(process, time.monotonic())
-        child.thread = threading.Thread(target=self._listen, args=(id, process), name=f"capture-{id}", daemon=True)
+        child.thread = threading.Thread(target=self._listen, args=(id, child), name=f"capture-{id}", daemon=True)
         child.thread.start()
         return child
 
-    def _listen(self, id: int, process: subprocess.Popen[str]) -> None:
-        assert process.stdout is not None
-        for line in process.stdout:
+    def _listen(self, id: int, child: _Child) -> None:
+        assert child.process.stdout is not None
+        for line in child.process.stdout:
+            child.heard_at = time.monotonic()
+            self.home.live.failures.worked(Who("capture", connection=id))
             if line.strip() == "reached":
                 self.reached.add(id)
-            self.on_publish()
-        process.stdout.close()
+            if line.strip() != "alive":
+                self.on_publish()
+        child.process.stdout.close()
         self.on_publish()
 
 

@@ -6,18 +6,17 @@ import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 
-from deltalake.exceptions import DeltaError
-from py4j.protocol import Py4JError  # type: ignore[import-untyped]
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from headwater import config
 from headwater.changelog import merge
 from headwater.engine import crash, spark
 from headwater.engine.committer import Committer
+from headwater.engine.failures import Who
+from headwater.engine.guard import Guard
 from headwater.engine.home import Home
-from headwater.errors import HeadwaterError
 from headwater.meta import connections, epochs, intents, lease, relations, spans
 from headwater.meta.lease import Lease
 from headwater.model import RelationInfo, SpanState, TableState
@@ -27,7 +26,6 @@ from headwater.relation.upkeep import Rewrite, checkpoint_due, due, retention_ho
 log = logging.getLogger(__name__)
 
 LOOK_S = 60.0  # how long a base whose version has not moved is left alone; a fraction of the history if that is shorter
-RETRY_S = 600.0  # how long a base is left alone after its upkeep failed
 MERGES = 8  # of one connection per look: a backlog is worked off beside everything else
 
 
@@ -38,11 +36,10 @@ class _Looked:
     version: int = -1
     at: float = 0.0
     again_at: float = 0.0  # or when the version has moved
-    failed_until: float = 0.0
     vacuum_at: float = 0.0
 
     def due(self, version: int, now: float) -> bool:
-        return now >= self.failed_until and (now >= self.again_at or version != self.version)
+        return now >= self.again_at or version != self.version
 
 
 @dataclass(slots=True)
@@ -53,6 +50,7 @@ class Upkeep:
     held: Lease
     committer: Committer
     session: Callable[[], SparkSession]
+    guard: Guard
     _rest_until: float = 0.0
     _looked: dict[int, _Looked] = field(default_factory=dict)
 
@@ -62,7 +60,7 @@ class Upkeep:
         if time.monotonic() < self._rest_until:
             return
         with self.home.meta.read() as c:
-            found = [r for r in relations.all(c) if r.base_version >= 0]
+            found = [r for r in relations.all(c) if r.base_version >= 0 and r.state is not TableState.FAILED]
         for gone in self._looked.keys() - {r.id for r in found}:
             del self._looked[gone]
         for relation in sorted(found, key=lambda r: self._of(r).at):
@@ -70,7 +68,7 @@ class Upkeep:
             if looked.due(relation.base_version, now):
                 looked.version, looked.at = relation.base_version, now
                 looked.again_at = now + min(LOOK_S, config.HISTORY_S / 4)
-                if self._tended(relation):
+                if self.guard.attempt("upkeep", relation.id, partial(self._tended, relation), False):
                     return
 
     def merge_segments(self) -> None:
@@ -78,9 +76,13 @@ class Upkeep:
         with self.home.meta.read() as c:
             known = [x.id for x in connections.all(c)]
         for id in known:
-            for _ in range(MERGES):
-                if not self._merged(id):
-                    break
+            who = Who("merge", connection=id)
+            self.home.live.failures.attempt(who, partial(self._merge_some, id), None)
+
+    def _merge_some(self, connection_id: int) -> None:
+        for _ in range(MERGES):
+            if not self._merged(connection_id):
+                return
 
     def _merged(self, connection_id: int) -> bool:
         new = merge.merge_once(
@@ -112,21 +114,15 @@ class Upkeep:
         return self._looked.setdefault(relation.id, _Looked())
 
     def _tended(self, relation: RelationInfo) -> bool:
-        """Tends one base, and rests in proportion; one that fails is left alone for a while, the others go on."""
-        began = time.monotonic()
+        """Tends one base, and rests in proportion, also after a failure."""
+        began, did = time.monotonic(), True
         try:
             did = self.tend(relation)
-        except (HeadwaterError, DeltaError, PySparkException, Py4JError) as e:
-            self._of(relation).failed_until = time.monotonic() + RETRY_S
-            with self.home.meta.read() as c:
-                if relations.get_or_none(c, relation.id) is None:
-                    return False  # dropped meanwhile, and its files with it
-            if isinstance(e, HeadwaterError):
-                raise
-            raise spark.describe_failure(e, "Wait; upkeep is tried again.") from e
+        finally:
+            if did:
+                took = time.monotonic() - began
+                self._rest_until = time.monotonic() + took * (1 / config.UPKEEP_BUDGET - 1)
         if did:
-            took = time.monotonic() - began
-            self._rest_until = time.monotonic() + took * (1 / config.UPKEEP_BUDGET - 1)
             self._of(relation).again_at = 0.0  # there may be more to do
         return did
 

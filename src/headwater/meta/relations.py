@@ -141,11 +141,28 @@ def statement(c: Connection, id: int) -> str:
 
 
 def set_state(c: Connection, id: int, state: TableState, error: HeadwaterError | None = None) -> None:
-    c.execute(
-        sa.update(relation)
-        .where(relation.c.id == id)
-        .values(state=state, error=None if error is None else json.dumps(error.as_dict()))
-    )
+    """Sets the state; with an error, when that came."""
+    told = None if error is None else json.dumps({**error.as_dict(), "at": f"{time.time():.3f}"})
+    c.execute(sa.update(relation).where(relation.c.id == id).values(state=state, error=told))
+
+
+def set_stopped(c: Connection, id: int, index: int) -> None:
+    """A table that has stopped is in its base whole up to `index`, and needs no change after it."""
+    found = get_or_none(c, id)
+    if found is not None and found.state is TableState.FAILED and found.error is not None:
+        told = json.dumps({**found.error, "stopped_at": str(index)})
+        c.execute(sa.update(relation).where(relation.c.id == id).values(error=told))
+
+
+def counted_index(c: Connection, id: int) -> int:
+    """The index up to which the changes of a relation have been looked through for what is worth a notice."""
+    return int(c.execute(sa.select(relation.c.counted_index).where(relation.c.id == id)).scalar() or 0)
+
+
+def count_to(c: Connection, id: int, before: int, index: int) -> bool:
+    """Moves the counted index on; False if somebody else has moved it since it was `before`."""
+    where = sa.and_(relation.c.id == id, relation.c.counted_index == before)
+    return bool(c.execute(sa.update(relation).where(where).values(counted_index=index)).rowcount)
 
 
 def set_begin(c: Connection, id: int, begin_index: int) -> None:

@@ -178,11 +178,36 @@ def parts(c: Connection, connection_id: int, first_index: int) -> tuple[Part, ..
     return tuple(_part(r) for r in rows)
 
 
+def first_kept(c: Connection, connection_id: int) -> int:
+    """The lowest index from which on the changelog is kept without a gap."""
+    first = c.execute(sa.select(sa.func.min(segment.c.first_index)).where(segment.c.connection_id == connection_id))
+    last = sa.select(connection.c.last_index).where(connection.c.id == connection_id)
+    found = first.scalar()
+    return int(c.execute(last).scalar() or 0) + 1 if found is None else int(found)
+
+
+def index_over(c: Connection, connection_id: int, most_bytes: int) -> int:
+    """The index up to which segments must go so that the rest has at most so many bytes; 0 if nothing must."""
+    q = sa.select(segment.c.last_index, segment.c.bytes).where(segment.c.connection_id == connection_id)
+    total = 0
+    for last_index, size in c.execute(q.order_by(segment.c.first_index.desc())):
+        total += size
+        if total > most_bytes:
+            return int(last_index)
+    return 0
+
+
 def remove(c: Connection, connection_id: int, upto: int, older_than: float) -> list[str]:
-    """Forgets segments that end at or below `upto` and were made before `older_than`; returns their files."""
-    where = sa.and_(
-        segment.c.connection_id == connection_id, segment.c.last_index <= upto, segment.c.created_at < older_than
-    )
+    """Forgets segments that end at or below `upto` and were made before `older_than`; returns their files.
+
+    From the oldest on, up to the first one that stays: what is kept never has a gap.
+    """
+    stays = sa.or_(segment.c.last_index > upto, segment.c.created_at >= older_than)
+    first = sa.select(sa.func.min(segment.c.first_index)).where(segment.c.connection_id == connection_id, stays)
+    kept = c.execute(first).scalar()
+    where = segment.c.connection_id == connection_id
+    if kept is not None:
+        where = sa.and_(where, segment.c.first_index < kept)
     rows = c.execute(sa.select(segment.c.first_index, segment.c.path).where(where)).all()
     for row in rows:
         c.execute(sa.delete(part).where(part.c.connection_id == connection_id, part.c.segment_index == row.first_index))

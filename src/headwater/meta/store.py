@@ -9,7 +9,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Engine
 
-from headwater.errors import MachineError
+from headwater.errors import MachineError, Retry
 from headwater.meta import tables
 
 BUSY_TIMEOUT_S = 30  # three writers never wait this long; longer means a stuck process
@@ -26,8 +26,15 @@ def _control_of_backfills(c: Connection) -> None:
     c.exec_driver_sql("CREATE INDEX span_progress ON span (relation_id, state, ordinal, rows, log_index, joined)")
 
 
+def _counted_notices(c: Connection) -> None:
+    c.exec_driver_sql("ALTER TABLE relation ADD COLUMN counted_index BIGINT NOT NULL DEFAULT 0")
+
+
 # version → what brings a home of that version to the next one
-MIGRATIONS: dict[int, Callable[[Connection], None]] = {1: _control_of_backfills}
+MIGRATIONS: dict[int, Callable[[Connection], None]] = {
+    1: _control_of_backfills,
+    2: _counted_notices,
+}
 
 
 class Meta:
@@ -47,23 +54,18 @@ class Meta:
     @contextmanager
     def read(self) -> Iterator[Connection]:
         """A read transaction: everything in it is of one moment."""
-        with self._engine.connect() as c, c.begin():
+        with _translated(), self._engine.connect() as c, c.begin():
             yield c
 
     @contextmanager
     def write(self) -> Iterator[Connection]:
-        """A write transaction: commits at the end, rolls back when the block raises."""
-        try:
-            with self._engine.connect().execution_options(write=True) as c, c.begin():
-                yield c
-        except sa.exc.OperationalError as e:
-            if "locked" in str(e.orig) or "busy" in str(e.orig):
-                raise MachineError(
-                    "meta.busy",
-                    f"meta did not answer within {BUSY_TIMEOUT_S} s",
-                    "End the process that holds the meta database open in a transaction.",
-                ) from e
-            raise
+        """A write transaction: commits at the end, rolls back when the block raises.
+
+        When the answer to the commit is lost nobody knows whether it happened: what is written must be conditional on
+        what was there before, so that it may be tried again.
+        """
+        with _translated(), self._engine.connect().execution_options(write=True) as c, c.begin():
+            yield c
 
     def _prepare(self) -> None:
         with self.read() as c:  # every command opens the home: it must not wait for, nor hold up, who writes
@@ -88,6 +90,31 @@ class Meta:
             c.execute(sa.update(tables.home).values(version=tables.VERSION))
 
 
+@contextmanager
+def _translated() -> Iterator[None]:
+    """What the database itself refuses, as one of our errors; a mistake in a statement stays what it is."""
+    try:
+        yield
+    except (sa.exc.OperationalError, sa.exc.InterfaceError, sa.exc.PendingRollbackError) as e:
+        text = str(e.orig if isinstance(e, sa.exc.DBAPIError) else e).strip().splitlines()[0]
+        raise _refusal(text) from e
+
+
+def _refusal(text: str) -> MachineError:
+    if "locked" in text or "busy" in text:
+        return MachineError(
+            "meta.busy",
+            f"meta did not answer within {BUSY_TIMEOUT_S} s",
+            "End the process that holds the meta database open in a transaction.",
+            Retry.AUTO,
+        )
+    if "full" in text or "disk I/O" in text:
+        hint = "Free space on the disk; work continues by itself."
+        return MachineError("home.disk_full", f"no space left for meta: {text}", hint, Retry.AUTO)
+    hint = "Start its database, or correct HEADWATER_META; what runs already retries."
+    return MachineError("meta.unreachable", f"meta does not answer: {text}", hint, Retry.AUTO)
+
+
 def _postgres_engine(url: str) -> Engine:
     engine = sa.create_engine(url, isolation_level="AUTOCOMMIT", pool_pre_ping=True)
 
@@ -105,7 +132,8 @@ def _postgres_engine(url: str) -> Engine:
 
     @sa.event.listens_for(engine, "rollback")
     def _rollback(c: Connection) -> None:
-        c.exec_driver_sql("ROLLBACK")
+        if not c.invalidated:  # else the database is gone, and the transaction with it
+            c.exec_driver_sql("ROLLBACK")
 
     return engine
 

@@ -14,7 +14,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-VERSION = 2
+VERSION = 3
 
 metadata = MetaData()
 Id = BigInteger().with_variant(Integer, "sqlite")  # SQLite counts up by itself only for INTEGER PRIMARY KEY
@@ -118,6 +118,7 @@ relation = Table(
     Column("block", BigInteger, nullable=False, server_default="0"),
     Column("replaces", BigInteger, nullable=False, server_default="0"),
     Column("rows_estimate", BigInteger, nullable=False, server_default="-1"),  # when planning began; -1: unknown
+    Column("counted_index", BigInteger, nullable=False, server_default="0"),  # notices have counted changes up to it
     sqlite_autoincrement=True,  # an id is never used again
 )
 

@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 
 from headwater.backfill.rule import Sees
 from headwater.config import PIN_S
+from headwater.errors import DataError
 from headwater.meta import connections, segments
 from headwater.meta import runs as meta_runs
 from headwater.meta.store import Meta
@@ -162,10 +163,13 @@ class Overlays:
             changes = segments.count_changes(c, relation.connection_id, relation.upstream_id, start, index)
             live = meta_runs.live(c, relation.id, start, index) if changes and settled(relation, layout) else []
         if not changes or not layout.spans:
+            if layout.spans:
+                self._check_history(relation, start, index)
             return _nothing(relation, index)
         chain = usable(live, start)
         after = chain[-1].last_index if chain else start
         tail, emptied = self.net_tail(relation, layout, after, index, chain)
+        self._check_history(relation, after, index)
         last_emptied = max((r.truncate_index for r in chain), default=0)
         if last_emptied:
             emptied = np.maximum(emptied, last_emptied)
@@ -187,6 +191,22 @@ class Overlays:
             changes,
             time.time(),
         )
+
+    def _check_history(self, relation: RelationInfo, after: int, index: int) -> None:
+        """Raises if the changelog no longer holds (after, index]: what is not there must not look like no change.
+
+        Asked after the changes were read: what is there now was there then.
+        """
+        if after >= index:
+            return
+        with self._meta.read() as c:
+            first = segments.first_kept(c, relation.connection_id)
+        if first > after + 1:
+            raise DataError(
+                "data.history_missing",
+                f"{relation.name} needs changes from {after + 1} on, and the changelog begins at {first}",
+                f"RESYNC TABLE {relation.name} reads it anew.",
+            )
 
     def net_tail(
         self, relation: RelationInfo, layout: Layout, after: int, index: int, chain: Sequence[RunInfo]

@@ -11,7 +11,7 @@ import pyarrow as pa
 from headwater.changelog.reader import read_table
 from headwater.config import OVERLAY_BYTES, TAIL_CHANGES
 from headwater.decode.changes import Changes, changes_schema, decode_changes
-from headwater.meta import segments
+from headwater.meta import relations, segments
 from headwater.meta.store import Meta
 from headwater.model import RelationInfo
 from headwater.relation.schema import INDEX
@@ -19,7 +19,7 @@ from headwater.storage import Storage
 
 MOST_CHUNKS = 64
 
-Report = Callable[[RelationInfo, Changes], None]
+Report = Callable[[RelationInfo, Changes, int, int], None]
 
 
 @dataclass
@@ -35,7 +35,8 @@ class _Kept:
 class Tails:
     """Decoded changes by relation and index range; any number of threads may ask.
 
-    `report` is called with every piece that is decoded for the first time here (its unkept values and notices).
+    `report(relation, changes, before, upto)` is told what is worth a notice in changes that nobody has counted yet:
+    those after the relation's counted index, which was `before`.
     """
 
     def __init__(self, storage: Storage, meta: Meta, report: Report | None = None, bytes: int = OVERLAY_BYTES) -> None:
@@ -82,13 +83,19 @@ class Tails:
         with self._meta.read() as c:
             pieces = segments.of_table(c, relation.connection_id, relation.upstream_id, after, upto)
             versions = segments.schemas(c, relation.connection_id, relation.upstream_id) if pieces else []
-        if not pieces:
-            return changes_schema(relation.columns, relation.key).empty_table()
-        raw = read_table(self._storage, pieces, after, upto)
-        decoded = decode_changes(raw, {v.id: v for v in versions}, relation.columns, relation.key)
-        if self._report is not None and (decoded.unkept or decoded.notices):
-            self._report(relation, decoded)
-        return decoded.table
+            counted = relations.counted_index(c, relation.id)
+        tables = [changes_schema(relation.columns, relation.key).empty_table()]
+        # what was counted by an earlier process, or for another reader, is decoded apart
+        for begin, end in [(after, counted), (counted, upto)] if after < counted < upto else [(after, upto)]:
+            inside = [(path, p) for path, p in pieces if p.last_index > begin and p.first_index <= end]
+            if not inside:
+                continue
+            raw = read_table(self._storage, inside, begin, end)
+            decoded = decode_changes(raw, {v.id: v for v in versions}, relation.columns, relation.key)
+            if self._report is not None and end > counted and (decoded.unkept or decoded.notices):
+                self._report(relation, decoded, counted, end)
+            tables.append(decoded.table)
+        return pa.concat_tables(tables)
 
     @staticmethod
     def _trim(kept: _Kept, after: int) -> None:

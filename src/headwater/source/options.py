@@ -102,7 +102,13 @@ def connection(type: str, port: str, user: str, *own: Option) -> tuple[Option, .
         Option(
             "retention.hours",
             whole(0, 24 * 365),
-            "How long changes stay in the changelog at least.",
+            "How long changes stay in the changelog at least, and at most for a table that has failed.",
             f"{config.RETENTION_S / 3600:g}",
+        ),
+        Option(
+            "changelog.max_bytes",
+            whole(0, 10**15),
+            "Size of the changelog above which failed tables and `retention.hours` keep nothing; `0` is no limit.",
+            "0",
         ),
     )

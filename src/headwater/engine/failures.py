@@ -1,0 +1,150 @@
+"""Whose an error is, whether it is tried again, and when: the one place that decides it for everything a server does.
+
+An error belongs to the table, the connection or the loop that met it. It is shown with it until the same work succeeds,
+and the work is tried again after a pause that doubles. Only a lost lease (`FencedError`) concerns the whole server.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+import sqlalchemy as sa
+
+from headwater.engine.counters import Counters
+from headwater.errors import DataError, FencedError, HeadwaterError, MachineError, Retry
+
+FIRST_S = 0.5
+LAST_S = 60.0
+
+# how Spark and Delta say that a file which the log names is not there
+MISSING_FILE = ("FILE_NOT_EXIST", "DELTA_FILE_NOT_FOUND", "FileNotFoundException", "FILE_NOT_FOUND")
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Who:
+    """Whose work it is: a job of the server, for one table or one connection if it has their id."""
+
+    job: str
+    table: int = 0
+    connection: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """What somebody's work met last, and when it is tried again."""
+
+    error: HeadwaterError
+    wait_s: float
+    again_at: float
+
+
+class Failures:
+    """Who has failed and has not succeeded since. Safe in any thread."""
+
+    def __init__(self, counters: Counters, clock: Callable[[], float] = time.monotonic) -> None:
+        self._counters = counters
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._known: dict[Who, Failure] = {}
+
+    def resting(self, who: Who) -> bool:
+        """Whether it is too early to try again."""
+        failure = self._known.get(who)
+        return failure is not None and self._clock() < failure.again_at
+
+    def attempt(self, who: Who, work: Callable[[], T], otherwise: T) -> T:
+        """Does the work unless it rests; its error is kept here. Only a lost lease is raised."""
+        if self.resting(who):
+            return otherwise
+        try:
+            result = work()
+        except FencedError:
+            raise
+        except Exception as e:
+            self.failed(who, e)
+            return otherwise
+        self.worked(who)
+        return result
+
+    def failed(self, who: Who, error: Exception) -> Failure:
+        """Keeps the error, counts it, and says when to try again."""
+        known = described(error)
+        with self._lock:
+            before = self._known.get(who)
+            wait_s = FIRST_S if before is None else min(before.wait_s * 2, LAST_S)
+            failure = self._known[who] = Failure(known, wait_s, self._clock() + wait_s)
+        self._counters.add("headwater_errors_total", of=known.code)
+        unexpected = error if known.code == "job.failed" and known is not error else None
+        log.warning(
+            "%s failed table=%s connection=%s code=%s again_in_s=%.1f: %s",
+            *(who.job, who.table, who.connection, known.code, wait_s, known.message),
+            exc_info=unexpected,
+        )
+        return failure
+
+    def worked(self, who: Who) -> None:
+        """The work has succeeded: what it met before is over."""
+        if who in self._known:
+            with self._lock:
+                self._known.pop(who, None)
+
+    def forget(self, *, table: int = 0, connection: int = 0) -> None:
+        """A table or a connection that is gone has no failures."""
+        with self._lock:
+            for who in [w for w in self._known if (w.table, w.connection) == (table, connection)]:
+                del self._known[who]
+
+    def of(self, *, table: int = 0, connection: int = 0) -> list[tuple[str, HeadwaterError]]:
+        """(job, error) of one table or one connection, or without an id of the server's own loops."""
+        with self._lock:
+            return [(w.job, f.error) for w, f in self._known.items() if (w.table, w.connection) == (table, connection)]
+
+
+def described(error: Exception) -> HeadwaterError:
+    """Any error as one of ours: what it concerns, the way out, and whether trying again can help."""
+    if isinstance(error, HeadwaterError):
+        return error
+    text, first = str(error), _first_line(error)
+    if "No space left on device" in text or (isinstance(error, OSError) and error.errno in _FULL):
+        return MachineError(
+            "home.disk_full",
+            "no space left for the home",
+            "Free space on its disk; work continues by itself.",
+            Retry.AUTO,
+        )
+    if "warehouse" in text and (any(mark in text for mark in MISSING_FILE) or "No such file" in text):
+        return DataError(
+            "data.base_damaged",
+            "a file of the base is missing: somebody removed it from outside",
+            "RESYNC TABLE reads it anew; let nothing else write to or VACUUM a base.",
+        )
+    if isinstance(error, sa.exc.DBAPIError | sa.exc.PendingRollbackError):
+        return MachineError("meta.unreachable", f"meta does not answer: {first}", "Start its database.", Retry.AUTO)
+    if isinstance(error, ConnectionError) or type(error).__module__.split(".")[0] in ("pyspark", "py4j"):
+        hint = "See logs/spark.log in the home; Headwater retries."
+        return MachineError("spark.failed", f"Spark failed: {first}", hint, Retry.AUTO)
+    if isinstance(error, OSError):
+        hint = "Fix the disk or its permissions; Headwater retries."
+        return MachineError("home.unusable", f"the home cannot be used: {first}", hint, Retry.AUTO)
+    hint = "See logs/server.log in the home and report it; Headwater retries."
+    return HeadwaterError("job.failed", f"unexpected: {first}", hint, Retry.AUTO)
+
+
+def passes(error: HeadwaterError) -> bool:
+    """Whether the machine, and not the work, is at fault: it may go on by itself as soon as that is over."""
+    return isinstance(error, MachineError) or error.retry is Retry.AUTO
+
+
+def _first_line(error: Exception) -> str:
+    line = next((line for line in str(error).splitlines() if line.strip()), "")
+    return f"{type(error).__name__}: {line}"[:500] if line else type(error).__name__

@@ -1,0 +1,64 @@
+"""Work on one table: what goes wrong with it stops that table, or is tried again, and concerns nobody else."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from headwater.engine.failures import Who, described
+from headwater.engine.home import Home
+from headwater.errors import DataError, FencedError, HeadwaterError, Retry
+from headwater.meta import lease, relations
+from headwater.meta.lease import Lease
+from headwater.model import TableState
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """Does work for tables, one at a time or in any number of threads."""
+
+    home: Home
+    held: Lease
+
+    def attempt(self, job: str, relation_id: int, work: Callable[[], T], otherwise: T) -> T:
+        """Does the work unless it rests after a failure.
+
+        An error in the table's own data that only a user can mend stops the table; any other is kept, shown, and tried
+        again later. A lost lease is raised.
+        """
+
+        def guarded() -> T:
+            try:
+                return work()
+            except FencedError:
+                raise
+            except Exception as e:
+                if self._dropped(relation_id):
+                    return otherwise
+                error = described(e)
+                if not isinstance(error, DataError) or error.retry is Retry.AUTO:
+                    raise
+                self.stop(relation_id, error)
+                return otherwise
+
+        return self.home.live.failures.attempt(Who(job, table=relation_id), guarded, otherwise)
+
+    def _dropped(self, relation_id: int) -> bool:
+        with self.home.meta.read() as c:
+            return relations.get_or_none(c, relation_id) is None
+
+    def stop(self, relation_id: int, error: HeadwaterError) -> None:
+        """Stops the table with the error, and only it; one that was dropped meanwhile is left alone."""
+        with self.home.meta.write() as c:
+            lease.check(c, self.held)
+            relation = relations.get_or_none(c, relation_id)
+            if relation is None:
+                return
+            log.error("table failed name=%s code=%s", relation.name, error.code)
+            relations.set_state(c, relation_id, TableState.FAILED, error)
+        self.home.live.failures.forget(table=relation_id)

@@ -1,0 +1,49 @@
+"""A capture's sign of life: it is heard of for as long as its main thread keeps the promises that it makes."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+from headwater.config import CAPTURE_SILENCE_S
+
+EVERY_S = CAPTURE_SILENCE_S / 10
+STEP_S = 60.0  # one step of the flow: what was received is handed over, an upstream that takes nothing is noticed
+OPEN_S = 600.0  # opening a log: many an upstream is asked, and after a failover its log is searched
+
+
+class Liveness:
+    """Says `alive` every few seconds, in a thread of its own, until the time runs out that the main thread asked for.
+
+    So a process that is stopped is silent at once, and one whose main thread hangs is silent soon after; a main thread
+    that waits for a disk, an upstream or a slot goes on promising, and is heard.
+    """
+
+    def __init__(self, say: Callable[[str], object], clock: Callable[[], float] = time.monotonic) -> None:
+        self._say = say
+        self._clock = clock
+        self._until = clock() + OPEN_S
+        self._done = threading.Event()
+
+    def start(self) -> None:
+        threading.Thread(target=self._run, name="liveness", daemon=True).start()
+
+    def promise(self, within_s: float = STEP_S) -> None:
+        """The main thread says that it will be here again within this long."""
+        self._until = self._clock() + within_s
+
+    def stop(self) -> None:
+        self._done.set()
+
+    def speak(self) -> bool:
+        """Says a word if the promise holds; False if not."""
+        kept = self._clock() <= self._until
+        if kept:
+            self._say("alive")
+        return kept
+
+    def _run(self) -> None:
+        self.speak()
+        while not self._done.wait(EVERY_S):
+            self.speak()

@@ -1,0 +1,174 @@
+"""What of a changelog tables need: a table that has failed holds it back for a while at most, and says when it lost."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from headwater.engine import claims
+from headwater.engine.backfill import Backfill
+from headwater.engine.clean import Cleaner
+from headwater.errors import DataError
+from headwater.meta import epochs, lease, relations, segments
+from headwater.meta.lease import Lease
+from headwater.model import Column, CoveredSpan, Layout, RelationInfo, Span, TableState, UpstreamType
+from headwater.relation.overlay import Overlays
+from support.log import Log
+from support.messages import begin, commit, relation, row
+
+COLUMNS = (Column("a", "STRING", UpstreamType("text", 25, ordered=True)),)
+FAULT = DataError("data.schema_changed", "the type of column a changed", "RESYNC TABLE bad")
+HOUR_S = 3600.0
+
+
+class Lake:
+    """A changelog of ten changes, one segment each, and tables with a layout."""
+
+    def __init__(self, path: Path) -> None:
+        self.log = Log(path)
+        self.home = self.log.home
+        for n in range(10):
+            self.log.write(begin(101 + n), relation(1, "a"), row("I", 1), commit(200 + n))
+        with self.home.meta.write() as c:
+            held = lease.take(c, "server", "me")
+        assert held is not None
+        self.held: Lease = held
+
+    def add(self, name: str, log_index: int, *, complete: bool = True, begin_index: int = 0) -> int:
+        with self.home.meta.write() as c:
+            id = relations.add(
+                c,
+                name=name,
+                connection_id=self.log.id,
+                upstream_schema="public",
+                upstream_table=name,
+                upstream_id=1,
+                columns=COLUMNS,
+                key=("a",),
+                options={},
+                statement="",
+            )
+            relations.set_begin(c, id, begin_index)
+            relations.set_state(c, id, TableState.LIVE if complete else TableState.FILLING)
+            layout = Layout(id, 0, (CoveredSpan(Span(None, None), log_index, log_index),), complete)
+            epochs.publish(c, [], {id: layout})
+        return id
+
+    def fail(self, id: int) -> None:
+        with self.home.meta.write() as c:
+            relations.set_state(c, id, TableState.FAILED, FAULT)
+
+    def table(self, id: int) -> RelationInfo:
+        with self.home.meta.read() as c:
+            return relations.get(c, id)
+
+    def settle(self, now: float = 0.0, **options: str) -> claims.Kept:
+        connection = self.log.info()
+        connection.options.update({k.replace("__", "."): v for k, v in options.items()})
+        with self.home.meta.write() as c:
+            return claims.settle(c, connection, epochs.newest(c).id, now or time.time())  # type: ignore[union-attr]
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Iterator[Lake]:
+    made = Lake(tmp_path / "home")
+    yield made
+    made.home.meta.close()
+
+
+def test_a_table_that_runs_keeps_what_it_needs_whatever_the_limits_say(lake: Lake) -> None:
+    lake.add("live", 7)
+    lake.add("filling", 8, complete=False, begin_index=3)
+    assert lake.settle(now=time.time() + 1e6, retention__hours="0", changelog__max_bytes="1").needed == 3
+
+
+def test_a_failed_table_keeps_its_claim_for_the_hours_of_retention(lake: Lake) -> None:
+    lake.add("good", 9)
+    bad = lake.add("bad", 2)
+    lake.fail(bad)
+    assert lake.settle(now=time.time() + 23 * HOUR_S).needed == 2
+    assert not lake.table(bad).history_missing
+    assert lake.settle(now=time.time() + 25 * HOUR_S).needed == 9
+    error = lake.table(bad).error or {}
+    assert error["code"] == "data.history_missing" and error["hint"] == "RESYNC TABLE bad reads it anew."
+    assert "24 h" in error["message"] and FAULT.message in error["message"]
+    assert lake.settle(now=time.time() + 25 * HOUR_S).needed == 9
+
+
+def test_a_failed_table_loses_its_claim_when_the_changelog_is_too_large(lake: Lake) -> None:
+    lake.add("good", 9)
+    bad = lake.add("bad", 2)
+    lake.fail(bad)
+    with lake.home.meta.read() as c:
+        ((_, size),) = segments.sizes(c).values()
+    assert lake.settle(changelog__max_bytes=str(size)).needed == 2
+    kept = lake.settle(changelog__max_bytes=str(size // 2))
+    assert kept.needed == 9 and 4 <= kept.over <= 6
+    assert "changelog.max_bytes" in (lake.table(bad).error or {})["message"]
+
+
+def test_a_failed_table_that_was_folded_to_where_it_stopped_needs_nothing(lake: Lake) -> None:
+    lake.add("good", 9)
+    bad = lake.add("bad", 2)
+    lake.fail(bad)
+    with lake.home.meta.write() as c:
+        epochs.publish(c, [], {bad: Layout(bad, 1, (CoveredSpan(Span(None, None), 5, 2),), True)})
+        relations.set_stopped(c, bad, 5)
+    assert lake.settle().needed == 9
+    assert lake.table(bad).error is not None and not lake.table(bad).history_missing
+
+
+def test_the_cleaner_removes_what_a_failed_table_held_back(lake: Lake) -> None:
+    lake.add("good", 9)
+    bad = lake.add("bad", 2)
+    lake.fail(bad)
+    with lake.home.meta.write() as c:
+        c.exec_driver_sql("UPDATE segment SET created_at = created_at - 100 * 3600")
+    cleaner = Cleaner(lake.home, lake.held, Overlays(lake.home.storage, lake.home.meta))
+    cleaner.clean()
+    assert [r["index"] for r in lake.log.read(1)] == list(range(3, 11)), "it failed just now"
+    with lake.home.meta.write() as c:
+        c.exec_driver_sql('UPDATE relation SET error = replace(error, \'"at": "\', \'"at": "-\')')
+    cleaner.clean()
+    assert [r["index"] for r in lake.log.read(1)] == [10]
+
+
+def test_what_the_changelog_has_lost_is_an_error_and_never_no_change(lake: Lake) -> None:
+    """Hazard 75's other half: a table that lost its claim must not be read as if nothing had happened since."""
+    bad = lake.add("bad", 2)
+    overlays = Overlays(lake.home.storage, lake.home.meta)
+    with lake.home.meta.write() as c:
+        segments.remove(c, lake.log.id, 10, time.time() + 1)
+        layout = epochs.layout_at(c, bad, 10**6)
+    assert layout is not None
+    with pytest.raises(DataError) as e, overlays.use(lake.table(bad), layout, 10):
+        pass
+    assert e.value.code == "data.history_missing"
+    with overlays.use(lake.table(bad), layout, 2) as overlay:
+        assert overlay.empty, "the base itself can be read"
+
+
+def test_what_is_kept_has_no_gap_though_clocks_went_back(lake: Lake) -> None:
+    with lake.home.meta.write() as c:
+        c.exec_driver_sql("UPDATE segment SET created_at = 1 WHERE first_index IN (1, 2, 5)")
+        segments.remove(c, lake.log.id, 10, 2.0)
+        assert segments.first_kept(c, lake.log.id) == 3
+    assert [r["index"] for r in lake.log.read(1)] == list(range(3, 11))
+
+
+@pytest.mark.parametrize("gone", [False, True])
+def test_a_start_tries_a_failed_table_again_only_if_its_changes_are_there(lake: Lake, gone: bool) -> None:
+    bad = lake.add("bad", 2)
+    lake.fail(bad)
+    with lake.home.meta.write() as c:
+        relations.set_stopped(c, bad, 2)
+        if gone:
+            segments.remove(c, lake.log.id, 5, time.time() + 1)
+    backfill = Backfill(lake.home, lake.held, lambda: None, lambda: None)  # type: ignore[arg-type,return-value]
+    backfill.recover()
+    backfill.stop()
+    assert lake.table(bad).history_missing is gone
+    assert (lake.table(bad).state is TableState.FAILED) is gone
