@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from headwater.decode.column import Decoded
@@ -63,7 +63,6 @@ def packed(values: list[int | None], upstream: UpstreamType) -> list[bytes | Non
     return [None if v is None else v.to_bytes(width, "little", signed=not upstream.unsigned) for v in values]
 
 
-@settings(deadline=None)  # the first cast loads Arrow's kernels
 @given(integers())
 def test_integers_of_every_width_and_sign(given_: Any) -> None:
     upstream, values = given_
@@ -179,7 +178,6 @@ def test_digits_that_no_decimal_has_are_damage() -> None:
         assert caught.value.code == "data.log_damaged"
 
 
-@settings(deadline=None)  # the first cast loads Arrow's kernels
 @given(st.lists(st.none() | st.floats(width=32, allow_nan=False), max_size=9))
 def test_floats_keep_their_bits(values: list[float | None]) -> None:
     data = [None if v is None else struct.pack("<f", v) for v in values]
@@ -187,7 +185,6 @@ def test_floats_keep_their_bits(values: list[float | None]) -> None:
     assert same(decode(data, of("float", 4, 4), "DOUBLE").array.to_pylist(), values)
 
 
-@settings(deadline=None)  # the first cast loads Arrow's kernels
 @given(st.lists(st.none() | st.floats(allow_nan=False), max_size=9))
 def test_doubles_keep_their_bits(values: list[float | None]) -> None:
     data = [None if v is None else struct.pack("<d", v) for v in values]
@@ -252,7 +249,6 @@ def test_geometries_lose_their_srid(values: list[bytes | None]) -> None:
         decode([b"\0\0\0"], of("geometry", 255, 4))
 
 
-@settings(deadline=None)  # the first cast loads Arrow's kernels
 @given(st.lists(st.none() | st.lists(st.floats(width=32, allow_nan=False), max_size=5), max_size=9))
 def test_vectors(values: list[list[float] | None]) -> None:
     stored = [None if v is None else struct.pack(f"<{len(v)}f", *v) for v in values]
