@@ -135,7 +135,9 @@ def _my_database(server: EmbeddedServer) -> Iterator[MyDatabase]:
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """A server that could not run must not go unnoticed among other skips; a run's choices can be repeated."""
-    terminalreporter.line(f"repeat the property tests with --hypothesis-seed={terminalreporter.config.option.hypothesis_seed}")
+    terminalreporter.line(
+        f"repeat the property tests with --hypothesis-seed={terminalreporter.config.option.hypothesis_seed}"
+    )
     for reason in _not_tested:
         terminalreporter.section("MySQL WAS NOT TESTED", sep="!", red=True, bold=True)
         terminalreporter.line(reason, red=True)

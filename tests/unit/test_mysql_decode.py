@@ -103,6 +103,21 @@ def test_integers_as_decimals(given_: Any, precision: int, scale: int) -> None:
     assert decoded.array.to_pylist() == [None if v is None or abs(v) >= limit else Decimal(v) for v in values]
 
 
+@pytest.mark.parametrize(
+    ("name", "unsigned"), [("bigint", False), ("bigint", True), ("int", False), ("smallint", True)]
+)
+@pytest.mark.parametrize(("precision", "scale"), [(1, 0), (4, 0), (6, 2), (7, 5)])
+def test_an_integer_of_exactly_one_digit_too_many_is_not_kept(
+    name: str, unsigned: bool, precision: int, scale: int
+) -> None:
+    upstream, limit = integer(name, unsigned), 10 ** (precision - scale)
+    values: list[int | None] = [limit, limit - 1] if unsigned else [limit, -limit, limit - 1, 1 - limit]
+    decoded = decode(packed(values, upstream), upstream, f"DECIMAL({precision},{scale})")
+    expected = [None, limit - 1] if unsigned else [None, None, limit - 1, 1 - limit]
+    assert decoded.array.to_pylist() == [None if v is None else Decimal(v) for v in expected]
+    decoded.array.validate(full=True)
+
+
 @given(integers())
 def test_integers_as_text(given_: Any) -> None:
     upstream, values = given_
