@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import itertools
 import os
+import random
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import psycopg
 import pytest
+from hypothesis import settings
 
 from headwater.demo.embedded import EmbeddedPostgres
 from headwater.demo.mariadb import EmbeddedMariaDB, EmbeddedServer
@@ -20,7 +22,17 @@ from support.wait import wait_for
 # Short sessions: compiling for peak speed would cost more than it gives back.
 os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
+# One profile for every property test: a busy machine is no failure, and each run tries other examples.
+settings.register_profile("headwater", deadline=None, derandomize=False, print_blob=True)
+settings.load_profile("headwater")
+
 _numbers = itertools.count(1)
+
+
+@pytest.hookimpl(tryfirst=True)  # before hypothesis reads the option
+def pytest_configure(config: pytest.Config) -> None:
+    if config.option.hypothesis_seed is None:
+        config.option.hypothesis_seed = random.randrange(1 << 32)
 
 
 @dataclass(frozen=True)
@@ -122,7 +134,10 @@ def _my_database(server: EmbeddedServer) -> Iterator[MyDatabase]:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """A server that could not run must not go unnoticed among other skips."""
+    """A server that could not run must not go unnoticed among other skips; a run's choices can be repeated."""
+    terminalreporter.line(
+        f"repeat the property tests with --hypothesis-seed={terminalreporter.config.option.hypothesis_seed}"
+    )
     for reason in _not_tested:
         terminalreporter.section("MySQL WAS NOT TESTED", sep="!", red=True, bold=True)
         terminalreporter.line(reason, red=True)

@@ -7,9 +7,7 @@ shared with what is being tested; a cut is a slot's exported snapshot and its co
 from __future__ import annotations
 
 import random
-import struct
 import threading
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -19,12 +17,11 @@ import pytest
 
 from headwater.backfill.scan import scan_span
 from headwater.backfill.span import cut as cut_span
-from headwater.model import CoveredSpan, Layout, Op, ScanResult, Span
+from headwater.model import CoveredSpan, Layout, ScanResult, Span
 from headwater.source.postgres.session import lsn_to_int
 from support.backfill import Bench, bench
-from support.history import Change, Key, read
-
-KEYS = 400
+from support.history import Key, read
+from support.naive import KEYS, Writers, changes_of, keep_history
 
 
 @dataclass(frozen=True)
@@ -33,53 +30,6 @@ class Cut:
 
     lsn: int
     rows: dict[Key, int]
-
-
-class Writers:
-    """Sessions that change `t` until stopped; commits stay in the log but invisible for some milliseconds."""
-
-    def __init__(self, database: Any, seed: int, sessions: int = 4) -> None:
-        self._database = database
-        self._stop = threading.Event()
-        self.failures: list[BaseException] = []
-        self._threads = [threading.Thread(target=self._run, args=(random.Random(seed + i),)) for i in range(sessions)]
-        for thread in self._threads:
-            thread.start()
-
-    def stop(self) -> None:
-        self._stop.set()
-        for thread in self._threads:
-            thread.join(30)
-        assert not self.failures, self.failures
-
-    def _run(self, r: random.Random) -> None:
-        try:
-            with self._database.connect() as c:
-                c.execute("SET commit_delay = 3000; SET commit_siblings = 0")
-                while not self._stop.is_set():
-                    self._transaction(c, r)
-        except BaseException as e:
-            self.failures.append(e)
-
-    def _transaction(self, c: Any, r: random.Random) -> None:
-        try:
-            c.execute("BEGIN")
-            for _ in range(r.choice((1, 1, 2, 5, 20))):
-                key, other, value = r.randrange(KEYS), r.randrange(KEYS), r.randrange(10**6)
-                c.execute(
-                    r.choice(
-                        (
-                            f"INSERT INTO t VALUES ({key}, {value}) ON CONFLICT (id) DO UPDATE SET v = excluded.v",
-                            f"UPDATE t SET v = {value} WHERE id = {key}",
-                            f"DELETE FROM t WHERE id = {key}",
-                            f"UPDATE t SET id = {other}, v = {value} WHERE id = {key}",
-                            "TRUNCATE t" if r.random() < 0.02 else "SAVEPOINT s",
-                        )
-                    )
-                )
-            c.execute("ROLLBACK" if r.random() < 0.15 else "COMMIT")
-        except (psycopg.errors.UniqueViolation, psycopg.errors.DeadlockDetected):
-            c.execute("ROLLBACK")
 
 
 def take_cut(database: Any, name: str) -> Cut:
@@ -104,51 +54,6 @@ def _try_cut(database: Any, name: str) -> Cut | None:
                 return None
             rows = {(id,): v for id, v in c.execute("SELECT id, v FROM t").fetchall()}
     return Cut(lsn_to_int(point), rows)
-
-
-def changes_of(database: Any) -> list[tuple[int, Change]]:
-    """(commit position, change) of the whole log in commit order, renames taken apart."""
-    messages = database.execute(
-        "SELECT data FROM pg_logical_slot_peek_binary_changes('live', NULL, NULL, "
-        "'proto_version', '1', 'publication_names', 'live')"
-    )
-    found: list[tuple[int, Change]] = []
-    index = commit = txn = 0
-    for (data,) in messages:
-        kind = data[:1]
-        if kind == b"B":
-            commit, _, txn = struct.unpack(">qqI", data[1:21])
-        elif kind in (b"I", b"U", b"D", b"T"):
-            index += 1
-            found += [(commit, change) for change in taken_apart(data, index, txn)]
-    return found
-
-
-def taken_apart(data: bytes, index: int, txn: int) -> Iterator[Change]:
-    if data[:1] == b"T":
-        yield Change(index, txn, Op.TRUNCATE, None, None)
-        return
-    place, old = 5, None
-    if data[place : place + 1] in (b"K", b"O"):
-        old, place = values_of(data, place + 1)
-        yield Change(index, txn, Op.DELETE, (old[0],), None)
-    if data[:1] != b"D":
-        (key, value), _ = values_of(data, place + 1)
-        yield Change(index, txn, Op.INSERT, (key,), value)
-
-
-def values_of(data: bytes, place: int) -> tuple[list[Any], int]:
-    (count,) = struct.unpack_from(">H", data, place)
-    place, values = place + 2, []
-    for _ in range(count):
-        if data[place : place + 1] == b"t":
-            (size,) = struct.unpack_from(">I", data, place + 1)
-            values.append(int(data[place + 5 : place + 5 + size]))
-            place += 5 + size
-        else:
-            values.append(None)
-            place += 1
-    return values, place
 
 
 def scan_everything(table: Bench, parts: list[Span], r: random.Random) -> list[tuple[Span, ScanResult]]:
@@ -185,8 +90,7 @@ def test_covered_spans_and_what_counts_are_the_upstream_at_every_cut(seed: int, 
     print(f"seed {seed}")
     database.execute("CREATE TABLE t (id int PRIMARY KEY, v int)")
     database.execute(f"INSERT INTO t SELECT i, i FROM generate_series(0, {KEYS - 1}, 2) i")
-    database.execute("CREATE PUBLICATION live FOR TABLE t")
-    database.execute("SELECT pg_create_logical_replication_slot('live', 'pgoutput')")
+    keep_history(database)
     table = bench(database, tmp_path, "t")
     writers = Writers(database, seed)
     cuts = []

@@ -19,7 +19,7 @@ import pytest
 from headwater.errors import HeadwaterError
 from support import upstreams
 from support.invariant import QUERY, check_invariant
-from support.lake import Lake, assert_equal
+from support.lake import Lake, await_equal
 from support.upstreams import Postgres, Upstream
 from support.wait import wait_for
 
@@ -196,7 +196,7 @@ def storm(
                         s.defined()
                         s.over.wait(pick.uniform(0, 5))  # how far it gets before the next one is chance
                     if pick.random() < compare:
-                        _compare(lake)
+                        _compare(lake, filling=True)
                     if number % 10 == 0:  # nothing may stay behind for ever
                         s.all_live()
                 s.all_live()
@@ -210,10 +210,10 @@ def storm(
                 lake.kill()
 
 
-def _compare(lake: Lake) -> None:
+def _compare(lake: Lake, *, filling: bool = False) -> None:
     """All tables at one cut; a kill just before may make the comparison itself impossible for a while."""
 
-    def compared() -> list[Any] | None:
+    def verify() -> list[Any] | None:
         try:
             return lake.verify()
         except HeadwaterError as e:
@@ -221,4 +221,4 @@ def _compare(lake: Lake) -> None:
             assert e.code.startswith(("source.", "server.", "job.", "spark.", "data.rewritten")), e
             return None
 
-    assert_equal(wait_for(compared, "a comparison", 300.0))
+    await_equal(verify, filling=filling)

@@ -19,7 +19,7 @@ from headwater.errors import HeadwaterError
 from headwater.meta import merged, relations, runs, spans
 from support import upstreams
 from support.invariant import QUERY, check_invariant
-from support.lake import Lake, assert_equal, definitions
+from support.lake import Lake, assert_equal, await_equal, definitions
 from support.upstreams import Postgres, Upstream
 from support.wait import wait_for
 from support.writing import LEDGERS
@@ -92,10 +92,10 @@ def kill_along(chain: tuple[str, ...], upstream: Upstream, lake: Lake, seed: int
                 lake.wait_dead()
         lake.start()
         lake.wait_live()
-        assert_equal(lake.verify())
+        await_equal(lake.verify)
         check_invariant(*lake.remote().sql(QUERY)[0].rows.to_pylist()[0].values())
         assert not writer.errors
-    assert_equal(lake.verify())
+    await_equal(lake.verify)
     lake.stop()
     _no_orphans(lake)
 
@@ -180,7 +180,7 @@ def test_a_kill_while_a_key_is_read_again_leaves_no_file(database: Any, lake: La
     home.meta.close()
     lake.start()
     lake.wait_live()
-    assert_equal(lake.verify())
+    await_equal(lake.verify)
     lake.stop()
     _no_orphans(lake)
 

@@ -83,13 +83,19 @@ class Postgres(Upstream):
         self.execute(f"TRUNCATE {', '.join(tables)}")
 
     def hold(self, wait: Callable[[], object], *, commit: bool, prepare: bool) -> None:
+        name, end = f"held {uuid.uuid4().hex}", "COMMIT" if commit else "ROLLBACK"
         with self.session() as run:
             run("BEGIN")
             for statement in self.held:
                 run(statement)
+            if prepare:
+                run(f"PREPARE TRANSACTION '{name}'")
             wait()
-            run("COMMIT" if commit else "ROLLBACK")
-            run("DELETE FROM whole WHERE id = 1000000")
+            if not prepare:
+                run(end)
+        if prepare:  # it outlives its session, and the server
+            end_prepared(self, f"{end} PREPARED '{name}'", lambda e: isinstance(e, psycopg.errors.UndefinedObject))
+        self.execute("DELETE FROM whole WHERE id = 1000000")
 
 
 class Mysql(Upstream):
@@ -176,20 +182,9 @@ class Mysql(Upstream):
             if not prepare:
                 run("COMMIT" if commit else "ROLLBACK")
         if prepare:  # it outlives its session, and the server
-            self._end_prepared(name, commit)
+            end = "COMMIT" if commit else "ROLLBACK"
+            end_prepared(self, f"XA {end} {name}", lambda e: e.args[0] == NO_XID)
         self.execute("DELETE FROM whole WHERE id = 1000000")
-
-    def _end_prepared(self, name: str, commit: bool) -> None:
-        """Ends a prepared transaction as soon as the server answers: it keeps its locks until then."""
-
-        def ended() -> bool:
-            try:
-                self.execute(f"XA {'COMMIT' if commit else 'ROLLBACK'} {name}")
-            except self.errors as e:
-                return e.args[0] == NO_XID  # an attempt before this one did it, and the answer was lost
-            return True
-
-        wait_for(ended, f"{name} is ended", 120)
 
 
 class MariaDB(Mysql):
@@ -206,6 +201,19 @@ class MariaDB(Mysql):
     @staticmethod
     def uuid_value(value: uuid.UUID) -> Any:
         return str(uuid.UUID(int=value.int, version=4))  # others are refused
+
+
+def end_prepared(upstream: Upstream, statement: str, over: Callable[[Exception], bool]) -> None:
+    """Ends a prepared transaction as soon as the server answers: it keeps its locks until then."""
+
+    def ended() -> bool:
+        try:
+            upstream.execute(statement)
+        except upstream.errors as e:
+            return over(e)  # an attempt before this one did it, and the answer was lost
+        return True
+
+    wait_for(ended, statement, 120)
 
 
 EVERY: tuple[type[Upstream], ...] = (Postgres, MariaDB, Mysql)

@@ -14,7 +14,7 @@ import os
 import random
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from typing import Any
 
 import psycopg
@@ -117,7 +117,7 @@ class PostgresDialect:
     """How PostgreSQL is written to."""
 
     shapes: Mapping[str, Shape] = SHAPES
-    two_phase = False
+    two_phase = True
 
     def __init__(self, dsn: str) -> None:
         self._dsn = dsn
@@ -127,7 +127,9 @@ class PostgresDialect:
         with _said(), psycopg.connect(self._dsn, autocommit=True, application_name=f"random {name}") as connection:
             if pick.random() < 0.3:
                 connection.execute("SET synchronous_commit = off")
-            yield PostgresSession(connection)
+            session = PostgresSession(connection, f"random {name}")
+            session.end_prepared(undo=pick.random() < 0.5)
+            yield session
 
 
 @contextmanager
@@ -146,16 +148,37 @@ def _said() -> Iterator[None]:
 class PostgresSession:
     """A psycopg connection as the writer uses it."""
 
-    def __init__(self, connection: psycopg.Connection[Any]) -> None:
+    def __init__(self, connection: psycopg.Connection[Any], name: str) -> None:
         self._connection = connection
+        self._name = name
 
     @contextmanager
     def transaction(self, *, undo: bool = False) -> Iterator[None]:
         with _said(), self._connection.transaction(force_rollback=undo):
             yield
 
-    def prepared(self, *, undo: bool) -> AbstractContextManager[None]:
-        raise NotImplementedError("the dialect does not declare two_phase")
+    @contextmanager
+    def prepared(self, *, undo: bool) -> Iterator[None]:
+        name = f"{self._name} {uuid.uuid4().hex}"
+        with _said():
+            self._connection.execute("BEGIN")
+            try:
+                yield
+            except BaseException:
+                if not self._connection.closed:
+                    self._connection.execute("ROLLBACK")
+                raise
+            self._connection.execute(f"PREPARE TRANSACTION '{name}'")
+            self._end(name, undo)
+
+    def end_prepared(self, *, undo: bool) -> None:
+        """Ends what an earlier session of this name prepared: it outlives the session, and a crash of the server."""
+        left = "SELECT gid FROM pg_prepared_xacts WHERE database = current_database() AND starts_with(gid, %s)"
+        for (name,) in self._connection.execute(left, [f"{self._name} "]).fetchall():
+            self._end(name, undo)
+
+    def _end(self, name: str, undo: bool) -> None:
+        self._connection.execute(f"{'ROLLBACK' if undo else 'COMMIT'} PREPARED '{name}'")  # type: ignore[arg-type]
 
     def upsert(self, table: str, shape: Shape, row: Mapping[str, Any]) -> None:
         rest = [c for c in row if c not in shape.key]

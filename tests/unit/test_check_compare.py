@@ -52,7 +52,7 @@ def same(a: Any, b: Any) -> bool:
     return bool(a == b)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.data(), st.sampled_from(list(enumerate(KINDS))))
 def test_hashes_are_equal_exactly_when_the_values_are(data: st.DataObject, kind: tuple[int, str]) -> None:
     i, name = kind
@@ -64,7 +64,7 @@ def test_hashes_are_equal_exactly_when_the_values_are(data: st.DataObject, kind:
     assert (found[0] == found[1]) == same(a, b)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(
     st.lists(st.fixed_dictionaries({f"c{i}": st.one_of(st.none(), s) for i, s in enumerate(KINDS.values())})),
     st.randoms(),
@@ -107,7 +107,7 @@ def outcome(upstream: dict[int, str | None], lake: list[tuple[int, str | None]],
     )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(
     st.dictionaries(st.integers(0, 30), st.one_of(st.none(), st.sampled_from("abc")), max_size=8),
     st.dictionaries(st.integers(0, 30), st.one_of(st.none(), st.sampled_from("abc")), max_size=8),

@@ -72,6 +72,18 @@ def test_a_decimal_is_exact_or_counted_never_rounded(texts: list[str | None], si
     assert got.array.type == pa.decimal128(precision, scale)
 
 
+@pytest.mark.parametrize(("precision", "scale"), [(1, 0), (5, 2), (18, 0), (19, 0), (20, 7), (37, 1), (38, 0)])
+def test_a_decimal_of_exactly_one_digit_too_many_is_counted(precision: int, scale: int) -> None:
+    """At 10^p the 128-bit number is right and its precision is not: no other engine could read it."""
+    whole = precision - scale
+    beyond, last = "1" + "0" * whole, ("9" * whole or "0") + ("." + "9" * scale if scale else "")
+    texts = [beyond, f"-{beyond}", last, f"-{last}"]
+    got = decode(encoded(texts), NUMERIC, f"DECIMAL({precision},{scale})")
+    assert [v is None for v in got.array.to_pylist()] == [True, True, False, False]
+    assert got.unkept == 2
+    got.array.validate(full=True)
+
+
 def _unscaled(value: Decimal) -> int:
     sign, figures, _ = value.as_tuple()
     return (-1 if sign else 1) * int("".join(map(str, figures)))

@@ -143,3 +143,16 @@ def test_a_relation_message_keeps_unicode_names_modifiers_and_key_columns() -> N
     assert (found.upstream_id, found.schema, found.table, found.identity) == (4_000_000_000, "größe", "Straße", "f")
     assert found.columns == (LogColumn("id", 20, -1, True), LogColumn("näme", 1043, 14, False))
     assert parse_relation(relation(1, "a", schema="")[25:]).schema == "pg_catalog"
+
+
+def test_after_two_billion_transactions_that_wrote_nothing_for_us_the_numbers_are_still_right() -> None:
+    """The last stored number is then of the other half of the ring: the server's own next one leads."""
+    far = 700 + 2**31 + 5
+    start = PostgresFraming(next_txn=far).begin("0/10", 1, 700)
+    found, _ = frame(*inbox([begin(far), row("I", 1), commit(500)]).arrays(), start)
+    assert found.txn.tolist() == [far]
+    misled = PostgresFraming().begin("0/10", 1, 700)
+    wrong, _ = frame(*inbox([begin(far), row("I", 1), commit(500)]).arrays(), misled)
+    assert wrong.txn.tolist() != [far], "the case that the server's number is for"
+    assert PostgresFraming(next_txn=10).begin("0/10", 8, 700) == Progress(8, "0/10", 700)
+    assert PostgresFraming(next_txn=701).begin("0/10", 8, 700).last_txn == 700

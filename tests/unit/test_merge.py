@@ -52,7 +52,7 @@ def written(log: Log, sizes: list[int], cuts: list[int]) -> None:
         log.write(begin(100 + i), *told, *rows, truncate(1, 2), commit(200 + 10 * i))
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     sizes=st.lists(st.integers(1, 12), min_size=2, max_size=12),
     cuts=st.lists(st.integers(1, 11), max_size=3),
@@ -210,7 +210,7 @@ def arrive(sizes: list[int], now: float, most: int = 1000) -> tuple[list[Aged], 
     return left, copied
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.lists(st.integers(1, 80), min_size=1, max_size=300), st.booleans())
 def test_merging_ends_with_few_segments(sizes: list[int], over: bool) -> None:
     left, _ = arrive(sizes, NOW + (merge.PERIOD_S if over else 0))

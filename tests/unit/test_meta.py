@@ -121,6 +121,40 @@ def test_cutting_back_forgets_the_open_transaction_and_its_schema_versions(meta:
         _publish(c, held, _segment(id, 6, 6))
 
 
+@pytest.mark.parametrize(("from_index", "kept"), [(5, True), (6, True), (7, False), (8, False), (9, False)])
+def test_cutting_back_keeps_what_describes_committed_rows_and_the_first_that_comes_again(
+    meta: Meta, from_index: int, kept: bool
+) -> None:
+    """Rows 1 to 5 are committed; row 6 comes again first and is described alike, what comes after it may not be."""
+    with meta.write() as c:
+        id = _connection(c)
+        held = _held(c, id)
+        _publish(c, held, _segment(id, 1, 5), position="0/50")
+        _publish(c, held, _segment(id, 6, 7, committed=5), position="0/50")
+        _publish(c, held, _segment(id, 8, 9, committed=5), position="0/50")
+        column = LogColumn("id", 23, -1, True)
+        segments.add_schema(
+            c, id, upstream_id=1, from_index=from_index, schema="public", table="t", identity="d", columns=[column]
+        )
+        assert segments.cut_back(c, held) == [f"changelog/{id}/6.arrow", f"changelog/{id}/8.arrow"]
+        assert bool(segments.schemas(c, id)) is kept
+        assert [s.first_index for s in segments.in_range(c, id, 0, 100)] == [1]
+        assert segments.parts(c, id, 6) == segments.parts(c, id, 8) == ()
+        now = connections.get(c, id)
+        assert (now.last_index, now.committed_index, now.resume_position) == (5, 5, "0/50")
+        assert segments.cut_back(c, held) == [], "safe to repeat"
+        _publish(c, held, _segment(id, 6, 6))
+
+
+def test_a_segment_that_ends_inside_a_transaction_it_did_not_begin_is_never_cut(meta: Meta) -> None:
+    with meta.write() as c:
+        id = _connection(c)
+        held = _held(c, id)
+        _publish(c, held, _segment(id, 1, 5, committed=3))
+        with pytest.raises(DataError):
+            segments.cut_back(c, held)
+
+
 def test_the_same_schema_again_is_the_same_version(meta: Meta) -> None:
     column = LogColumn("id", 23, -1, True)
     with meta.write() as c:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from headwater.decode.column import Decoded
@@ -63,7 +63,6 @@ def packed(values: list[int | None], upstream: UpstreamType) -> list[bytes | Non
     return [None if v is None else v.to_bytes(width, "little", signed=not upstream.unsigned) for v in values]
 
 
-@settings(deadline=None)  # the first cast loads Arrow's kernels
 @given(integers())
 def test_integers_of_every_width_and_sign(given_: Any) -> None:
     upstream, values = given_
@@ -102,6 +101,21 @@ def test_integers_as_decimals(given_: Any, precision: int, scale: int) -> None:
     decoded = decode(packed(values, upstream), upstream, f"DECIMAL({precision},{scale})")
     limit = 10 ** (precision - scale)
     assert decoded.array.to_pylist() == [None if v is None or abs(v) >= limit else Decimal(v) for v in values]
+
+
+@pytest.mark.parametrize(
+    ("name", "unsigned"), [("bigint", False), ("bigint", True), ("int", False), ("smallint", True)]
+)
+@pytest.mark.parametrize(("precision", "scale"), [(1, 0), (4, 0), (6, 2), (7, 5)])
+def test_an_integer_of_exactly_one_digit_too_many_is_not_kept(
+    name: str, unsigned: bool, precision: int, scale: int
+) -> None:
+    upstream, limit = integer(name, unsigned), 10 ** (precision - scale)
+    values: list[int | None] = [limit, limit - 1] if unsigned else [limit, -limit, limit - 1, 1 - limit]
+    decoded = decode(packed(values, upstream), upstream, f"DECIMAL({precision},{scale})")
+    expected = [None, limit - 1] if unsigned else [None, None, limit - 1, 1 - limit]
+    assert decoded.array.to_pylist() == [None if v is None else Decimal(v) for v in expected]
+    decoded.array.validate(full=True)
 
 
 @given(integers())
@@ -179,7 +193,6 @@ def test_digits_that_no_decimal_has_are_damage() -> None:
         assert caught.value.code == "data.log_damaged"
 
 
-@settings(deadline=None)  # the first cast loads Arrow's kernels
 @given(st.lists(st.none() | st.floats(width=32, allow_nan=False), max_size=9))
 def test_floats_keep_their_bits(values: list[float | None]) -> None:
     data = [None if v is None else struct.pack("<f", v) for v in values]
@@ -187,7 +200,6 @@ def test_floats_keep_their_bits(values: list[float | None]) -> None:
     assert same(decode(data, of("float", 4, 4), "DOUBLE").array.to_pylist(), values)
 
 
-@settings(deadline=None)  # the first cast loads Arrow's kernels
 @given(st.lists(st.none() | st.floats(allow_nan=False), max_size=9))
 def test_doubles_keep_their_bits(values: list[float | None]) -> None:
     data = [None if v is None else struct.pack("<d", v) for v in values]
@@ -252,7 +264,6 @@ def test_geometries_lose_their_srid(values: list[bytes | None]) -> None:
         decode([b"\0\0\0"], of("geometry", 255, 4))
 
 
-@settings(deadline=None)  # the first cast loads Arrow's kernels
 @given(st.lists(st.none() | st.lists(st.floats(width=32, allow_nan=False), max_size=5), max_size=9))
 def test_vectors(values: list[list[float] | None]) -> None:
     stored = [None if v is None else struct.pack(f"<{len(v)}f", *v) for v in values]

@@ -7,7 +7,7 @@ import struct
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from headwater.decode.mysql.json import json_text
@@ -76,7 +76,6 @@ def stored(document: Any, large: bool = False) -> bytes:
     return bytes([kind]) + data
 
 
-@settings(deadline=None)
 @given(DOCUMENTS, st.booleans())
 def test_a_document_is_printed_with_its_members_as_they_are_stored(document: Any, large: bool) -> None:
     assert json_text(stored(document, large)) == json.dumps(document, ensure_ascii=False)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from headwater.decode.changes import changes_schema, decode_before, decode_changes
@@ -104,7 +104,6 @@ def table(given_: list[Any], chunks: int = 1) -> pa.Table:
     return pa.concat_tables([RAW.empty_table(), *tables])
 
 
-@settings(deadline=None)
 @given(st.lists(changes(), max_size=20), st.integers(1, 4), st.integers(0, 3))
 def test_every_change_is_read_as_the_format_says(given_: list[Any], chunks: int, skip: int) -> None:
     raw = table(given_, chunks).slice(skip)
@@ -119,7 +118,6 @@ def test_every_change_is_read_as_the_format_says(given_: list[Any], chunks: int,
     assert decode_before(raw, SCHEMAS, COLUMNS, KEY).to_pylist() == [b for *_, b in given_][skip:]
 
 
-@settings(deadline=None)
 @given(changes().filter(lambda c: c[0] is not Op.TRUNCATE), st.data())
 def test_a_damaged_image_is_an_error_or_a_row_never_a_crash(change: Any, data: st.DataObject) -> None:
     op, payload, *_ = change

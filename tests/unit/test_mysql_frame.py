@@ -135,7 +135,7 @@ statements = st.tuples(
 transactions = st.lists(st.lists(statements, max_size=4), min_size=1, max_size=5)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(transactions, st.lists(st.integers(1, 6), min_size=1, max_size=5))
 def test_rows_and_transactions_are_the_same_wherever_the_log_is_cut(groups: list[Any], sizes: list[int]) -> None:
     log = HandMade()

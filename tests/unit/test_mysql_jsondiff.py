@@ -8,7 +8,7 @@ import struct
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from headwater.decode.mysql.json import json_text
@@ -70,7 +70,6 @@ def gaps(value: Any) -> list[tuple[str, Any, Any]]:
     return [g for g in found if not (isinstance(g[1], dict) and g[2] in g[1])]
 
 
-@settings(deadline=None)
 @given(TREES, st.data())
 def test_differences_do_to_the_stored_document_what_they_do_to_the_model(document: Any, data: st.DataObject) -> None:
     model = copy.deepcopy(document)
@@ -95,7 +94,6 @@ def test_differences_do_to_the_stored_document_what_they_do_to_the_model(documen
     )
 
 
-@settings(deadline=None)
 @given(DOCUMENTS, DOCUMENTS)
 def test_the_whole_document_can_be_replaced(old: Any, new: Any) -> None:
     assert json_text(apply_diffs(stored(old), diff(REPLACE, "$", new))) == json.dumps(ordered(new), ensure_ascii=False)

@@ -71,7 +71,6 @@ def read(data: bytes, sizes: list[int], *, checksum: bool = True) -> list[tuple[
 ROTATE = b"\0" + event(ev.ROTATE, (400).to_bytes(8, "little") + b"binlog.000007", 0)
 
 
-@settings(deadline=None)
 @given(
     st.lists(st.binary(max_size=300), min_size=1, max_size=40), st.lists(st.integers(1, 700), min_size=1, max_size=9)
 )
@@ -81,7 +80,7 @@ def test_events_come_whole_whatever_the_blocks(bodies: list[bytes], sizes: list[
     assert messages == [((7 + 2) << 36 | 400 + 10 * i, e[:-4]) for i, e in enumerate(events, 1)]
 
 
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=5)
 @given(st.integers(-30, 30))
 def test_an_event_may_be_several_packets(around: int) -> None:
     body = bytes(range(256)) * 65536

@@ -29,7 +29,7 @@ def lake(model: PlacedModel, spans: list[Span], epoch: int, sees: object = Mysql
     return read(Layout(1, 0, parts, len(parts) == len(spans)), INT, base, log, sees=sees)  # type: ignore[arg-type]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(
     st.integers(0, 2**32),
     STEPS,

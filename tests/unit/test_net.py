@@ -44,7 +44,7 @@ def without_t(k: int, n: int = 0) -> dict[str, Any]:
 T = next(i for i, c in enumerate(COLUMNS) if c.name == "t")
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(seed=st.integers(0, 2**32), width=st.integers(1, 2))
 def test_base_and_overlay_are_the_rows_of_the_upstream(seed: int, width: int) -> None:
     h = history(seed, width)
@@ -53,7 +53,7 @@ def test_base_and_overlay_are_the_rows_of_the_upstream(seed: int, width: int) ->
     assert overlay[INDEX].to_pylist() == sorted(overlay[INDEX].to_pylist())
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(seed=st.integers(0, 2**32), cuts=st.lists(st.integers(0, 40), max_size=3))
 def test_netting_what_is_netted_already_changes_nothing(seed: int, cuts: list[int]) -> None:
     h = history(seed)
@@ -66,7 +66,7 @@ def test_netting_what_is_netted_already_changes_nothing(seed: int, cuts: list[in
     assert by_key[0] == by_key[1]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(seed=st.integers(0, 2**32))
 def test_a_truncate_ends_every_row(seed: int) -> None:
     h = history(seed, steps=60, truncates=True)
@@ -76,7 +76,7 @@ def test_a_truncate_ends_every_row(seed: int) -> None:
     assert applied({} if emptied else h.states[0], later, h.columns, h.key) == (h.now, set())
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(seed=st.integers(0, 2**32), scanned=st.lists(st.integers(-1, 40), min_size=4, max_size=4))
 def test_spans_scanned_at_different_times_agree_with_the_upstream(seed: int, scanned: list[int]) -> None:
     """Keys 3i…3i+2 are span i, scanned when the log stood at scanned[i]; -1: not covered. Holes are hidden."""

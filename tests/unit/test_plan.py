@@ -28,7 +28,7 @@ def keys_of(values: list[int]):  # type: ignore[no-untyped-def]
     return next_bound
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.sets(st.integers(-100, 100), max_size=40), st.integers(1, 20), st.integers(-1, 400), st.booleans())
 def test_spans_are_neighbours_from_end_to_end(values: set[int], step: int, estimate: int, integer: bool) -> None:
     ordered = sorted(values)
@@ -53,7 +53,7 @@ def test_spans_are_neighbours_from_end_to_end(values: set[int], step: int, estim
         assert again == planned
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.sets(st.integers(0, 300), min_size=1), st.integers(1, 30), st.booleans(), st.integers(0, 2**32))
 def test_keys_that_come_and_go_between_the_questions_leave_no_gap(
     values: set[int], step: int, dense: bool, seed: int

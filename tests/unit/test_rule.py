@@ -68,7 +68,7 @@ def histories(draw: st.DrawFn) -> tuple[Model, list[Span], tuple[Column, ...]]:
     return model, spans, columns
 
 
-@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(max_examples=400, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(history=histories(), fold=st.integers(0, 20), lazy=st.booleans())
 def test_covered_spans_and_what_counts_are_the_database_at_every_cut(
     history: tuple[Model, list[Span], tuple[Column, ...]], fold: int, lazy: bool
@@ -91,7 +91,7 @@ def test_covered_spans_and_what_counts_are_the_database_at_every_cut(
         assert read(layout, columns, base_now, log) == expected
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(max_examples=200, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(history=histories(), again=st.booleans())
 def test_keys_without_an_order_are_exact_from_the_last_cover_on(
     history: tuple[Model, list[Span], tuple[Column, ...]], again: bool
@@ -108,7 +108,7 @@ def test_keys_without_an_order_are_exact_from_the_last_cover_on(
         assert read(layout, columns, base, log) == model.state_at(epoch)
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(max_examples=200, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(history=histories(), at=st.integers(0, 20))
 def test_a_span_whose_log_holds_nothing_settles_without_a_fold(
     history: tuple[Model, list[Span], tuple[Column, ...]], at: int

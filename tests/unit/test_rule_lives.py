@@ -25,7 +25,7 @@ def lake(model: MortalModel, spans: list[Span], epoch: int) -> dict[Key, int]:
     return read(Layout(1, 0, parts, len(parts) == len(spans)), INT, base, log)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(
     st.integers(0, 2**32),
     st.sets(st.integers(0, 7), max_size=3),

@@ -65,7 +65,7 @@ def naive(spans: list[tuple[Any, Any]], key: tuple[Any, ...]) -> int:
     return -1
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.data())
 def test_every_key_is_found_where_the_database_would_put_it(data: st.DataObject) -> None:
     names = data.draw(st.lists(st.sampled_from(sorted(KINDS)), min_size=1, max_size=3))

@@ -171,7 +171,7 @@ def meta(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Meta]:
 _relations = iter(range(1, 10**9))
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 @given(st.lists(st.sampled_from(MOVES), max_size=60), st.integers(0, 2**32))
 def test_spans_stay_one_map_of_the_keys(meta: Meta, moves: list[str], seed: int) -> None:
     with meta.write() as c:

@@ -45,7 +45,7 @@ def read_back(kind: pa.DataType, stored: Any) -> Any:
     return stored
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.data())
 def test_no_value_lies_outside_the_stored_range(data: st.DataObject) -> None:
     statistics = Statistics(SCHEMA)

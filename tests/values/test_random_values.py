@@ -73,9 +73,7 @@ def table(database: Any) -> Iterator[Any]:
     log.close()
 
 
-@settings(
-    max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
-)
+@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(st.lists(ROW, min_size=1, max_size=12))
 def test_scan_and_log_agree_to_the_bit(table: Any, rows: list[tuple[Any, ...]]) -> None:
     database, log, connection = table

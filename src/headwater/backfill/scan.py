@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from headwater.backfill.files import FileWriter
+from headwater.backfill.files import FILE_BYTES, ROW_GROUP_BYTES, FileWriter
 from headwater.backfill.filter import read_filter
 from headwater.config import LOCK_TIMEOUT_S, SCAN_BATCH_BYTES, SCAN_SLICE_S
 from headwater.decode.scan import select_expression, text_expression, to_lake
@@ -31,6 +31,8 @@ class ScanJob:
     slice_s: float = SCAN_SLICE_S
     lock_timeout_s: float = LOCK_TIMEOUT_S
     batch_bytes: int = SCAN_BATCH_BYTES
+    row_group_bytes: int = ROW_GROUP_BYTES
+    file_bytes: int = FILE_BYTES
     max_rows: int = 0  # the scan stops after so many, and the upstream reads no more; 0: no limit
 
 
@@ -67,7 +69,13 @@ def scan_span(job: ScanJob, hooks: Hooks = lambda _: None) -> ScanResult:
             job.table, lock_timeout_s=job.lock_timeout_s, batch_bytes=job.batch_bytes, hooks=hooks
         ) as scan,
         FileWriter(
-            Storage(job.root), job.base_path, arrow_schema(job.table.columns), key=job.table.key, label=job.label
+            Storage(job.root),
+            job.base_path,
+            arrow_schema(job.table.columns),
+            key=job.table.key,
+            label=job.label,
+            row_group_bytes=job.row_group_bytes,
+            file_bytes=job.file_bytes,
         ) as writer,
     ):
         hooks("scan.before_rows")

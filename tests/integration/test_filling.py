@@ -1,0 +1,122 @@
+"""Tables read while they are being filled, at whatever epoch there is, against a naive history of the upstream."""
+
+from __future__ import annotations
+
+import random
+import threading
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+import headwater
+from headwater.engine import scanner
+from headwater.meta import epochs, relations
+from headwater.model import Layout
+from support.history import Key
+from support.lake import definitions
+from support.naive import TRUNCATES, Writers, changes_of, keep_history, state_at
+from support.relation import inside
+
+KEYS = 1600
+ROWS_PER_SPAN = 200
+
+
+@dataclass(frozen=True)
+class Observed:
+    """What a query got, and of which cut."""
+
+    epoch: int
+    position: str
+    layout: Layout
+    rows: dict[Key, int]
+
+
+@pytest.fixture
+def meta_on_postgres(database: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    database.execute("CREATE DATABASE meta_of_" + database.name)
+    monkeypatch.setenv("HEADWATER_META", database.server.dsn("meta_of_" + database.name))
+
+
+class Steps:
+    """Lets one more scan begin for each time that the table was looked at, and cuts scans into small pieces."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._allowed = threading.Semaphore(2)
+        job_for = scanner.job_for
+
+        def small(*arguments: Any) -> Any:
+            """Many batches and several files per span."""
+            assert self._allowed.acquire(timeout=240)
+            return replace(job_for(*arguments), batch_bytes=400, row_group_bytes=800, file_bytes=600)
+
+        monkeypatch.setattr(scanner, "job_for", small)
+
+    def one_more(self) -> None:
+        self._allowed.release()
+
+
+@pytest.mark.usefixtures("meta_on_postgres")
+def test_a_filling_table_is_at_every_epoch_the_upstream_at_that_cut(
+    database: Any, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seed = random.randrange(1 << 30)
+    print(f"seed {seed}")
+    database.execute("CREATE TABLE t (id int PRIMARY KEY, v int)")
+    database.execute(f"INSERT INTO t SELECT i, i FROM generate_series(0, {KEYS - 1}, 2) i")
+    first = keep_history(database)
+    steps = Steps(monkeypatch)
+    with headwater.open(tmp_path / "home", spark=spark) as hw, hw.running():
+        writers = Writers(database, seed, keys=KEYS, pause_s=0.05, truncates=0.0)  # an empty table has no spans to plan
+        try:
+            hw.sql(definitions(database, ()))
+            hw.sql(f"CREATE TABLE t FROM CONNECTION pg WITH (backfill.rows_per_span = {ROWS_PER_SPAN});")
+            queried = query_until_live(hw, steps, writers)
+        finally:
+            writers.stop()
+        seen = [*queried, *each_cover(hw)]
+    history = changes_of(database)
+    assert len({o.layout.spans for o in queried}) >= 3, "it was hardly seen while it was filled"
+    for o in seen:
+        state = state_at(first, history, o.position)
+        expected = {k: v for k, v in state.items() if any(inside(s.span, k) for s in o.layout.spans)}
+        assert o.rows == expected, f"epoch {o.epoch} at {o.position}, seed {seed}"
+
+
+def query_until_live(hw: Any, steps: Steps, writers: Writers) -> list[Observed]:
+    """What queries get while the table is filled, and once more."""
+    seen: list[Observed] = []
+    while not seen or not seen[-1].layout.complete:
+        with hw._read().pinned({"t"}) as pinned:
+            (shown,) = pinned.seen
+            if shown.layout is not None and shown.layout.spans:
+                found = rows(pinned.session.table("t"))
+                seen.append(Observed(pinned.epoch.id, pinned.epoch.cuts[0].position, shown.layout, found))
+                steps.one_more()
+                writers.truncates = TRUNCATES if len(seen) > 3 else 0.0
+    return seen
+
+
+def each_cover(hw: Any) -> list[Observed]:
+    """The same at the very epoch with which each span became readable: no later one may have helped."""
+    reader, seen = hw._read(), []
+    with hw._home.meta.read() as c:
+        relation = relations.find(c, "t")
+        assert relation is not None
+        known = [(e, epochs.layout_at(c, relation.id, e.id)) for e in reversed(epochs.recent(c, 10_000))]
+    before = None
+    for epoch, layout in known:
+        if layout is not None and layout.spans and layout != before:
+            with reader.at(relation, layout, epoch.index_of(relation.connection_id)) as frame:
+                seen.append(Observed(epoch.id, epoch.cuts[0].position, layout, rows(frame)))
+        before = layout
+    return seen
+
+
+def rows(frame: DataFrame) -> dict[Key, int]:
+    collected = frame.collect()
+    found = {(r["id"],): r["v"] for r in collected}
+    assert len(found) == len(collected), "a key came twice"
+    return found

@@ -1,0 +1,210 @@
+"""A relation whose base, meta and changelog are real and small, for tests of what commits to it. No Spark."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from deltalake import DeltaTable, Schema
+
+from headwater.engine import epoch
+from headwater.engine.committer import Committer
+from headwater.engine.home import Home
+from headwater.engine.upstreams import passed
+from headwater.meta import connections, epochs, lease, relations, segments, spans
+from headwater.model import (
+    Bound,
+    Column,
+    DataFile,
+    Epoch,
+    Layout,
+    Part,
+    RelationInfo,
+    ScanResult,
+    Segment,
+    Span,
+    SpanInfo,
+    TableState,
+    UpstreamType,
+)
+from headwater.relation import base
+from headwater.source.postgres.session import int_to_lsn
+
+TABLE = 4711  # the upstream's own id
+SCHEMA = pa.schema([("id", pa.int32()), ("v", pa.int32())])
+INT = UpstreamType("int4", 23, ordered=True)
+TEXT = UpstreamType("text", 25)  # a collation's own order
+
+
+def bound(key: int | None) -> Bound | None:
+    return None if key is None else Bound((str(key),))
+
+
+def span(lo: int | None, hi: int | None) -> Span:
+    """(lo, hi]"""
+    return Span(bound(lo), bound(hi))
+
+
+@dataclass
+class Commits:
+    """A home with a connection, a table that is being filled, and the committer of its base."""
+
+    home: Home
+    held: lease.Lease
+    capture: lease.Lease
+    connection_id: int
+    relation_id: int
+    committer: Committer = field(init=False)
+    merging: Callable[[], None] = lambda: None  # runs inside each merge, before it commits
+    merged: list[tuple[int, int]] = field(default_factory=list)  # (index, intent) of each merge
+    emptied: list[list[Span]] = field(default_factory=list)
+    _files: int = 0
+
+    @classmethod
+    def make(cls, path: Path, spans_of: list[Span], *, ordered: bool = True, planned: bool = True) -> Self:
+        home = Home.open(path)
+        with home.meta.write() as c:
+            connection_id = _connection(c)
+            held, capture = lease.take(c, "server", "me"), lease.take(c, f"capture:{connection_id}", "me")
+            assert held is not None and capture is not None
+        made = cls(home, held, capture, connection_id, 0)
+        made.relation_id = made.add_relation("t", spans_of, ordered=ordered, planned=planned)
+        made.restart()
+        return made
+
+    def add_relation(self, name: str, spans_of: list[Span], *, ordered: bool = True, planned: bool = True) -> int:
+        columns = (Column("id", "INT", INT if ordered else TEXT, False), Column("v", "INT", INT))
+        with self.home.meta.write() as c:
+            id = relations.add(
+                c,
+                name=name,
+                connection_id=self.connection_id,
+                upstream_schema="public",
+                upstream_table=name,
+                upstream_id=TABLE,
+                columns=columns,
+                key=("id",),
+                options={},
+                statement="",
+            )
+            relations.set_state(c, id, TableState.FILLING)
+            relations.set_planned(c, id, planned)
+            spans.add(c, id, spans_of, 0.0)
+            path = relations.get(c, id).base_path
+        (self.home.path / path).mkdir(parents=True)
+        DeltaTable.create(self.home.storage.url(path), Schema.from_arrow(SCHEMA))
+        with self.home.meta.write() as c:
+            relations.set_base_version(c, id, 0)
+        return id
+
+    def restart(self) -> Committer:
+        """Another process's committer, which knows what meta knows."""
+        self.committer = Committer(self.home, self.held, passed, self._merge, self._empty)
+        return self.committer
+
+    def log(self, changes: int, position: int, *, table: int = TABLE, txn: int = 0) -> int:
+        """Publishes a segment of changes to a table, up to a position; returns its last index."""
+        with self.home.meta.write() as c:
+            first = connections.get(c, self.connection_id).last_index + 1
+            last = first + changes - 1
+            part = Part(table, 1, 0, changes, first, last)
+            new = Segment(self.connection_id, first, last, last, f"s{first}", 1, txn or first, txn or last, (part,))
+            at = int_to_lsn(position)
+            segments.publish(c, self.capture, new, resume_position=at, position=at, last_txn=last)
+        return last
+
+    def idle(self, position: int) -> None:
+        with self.home.meta.write() as c:
+            connections.advance(c, self.connection_id, int_to_lsn(position))
+
+    def scan(self, which: int, ids: list[int], high: int, *, log_index: int = 0, life: str = "1") -> str:
+        """Records that the span of this ordinal was read: these ids, up to a place in the log; gives its file."""
+        file = self.file(ids)
+        with self.home.meta.write() as c:
+            info = spans.all(c, self.relation_id)[which]
+            result = ScanResult("5:5:", int_to_lsn(high), (file,), len(ids), {}, None)
+            spans.scanned(c, info.id, result, log_index, life)
+        return file.path
+
+    def file(self, ids: list[int]) -> DataFile:
+        self._files += 1
+        name = f"scan-{self._files}.parquet"
+        target = self.home.path / self.relation.base_path / name
+        pq.write_table(pa.table({"id": ids, "v": ids}, SCHEMA), target)
+        return DataFile(name, target.stat().st_size, len(ids), json.dumps({"numRecords": len(ids)}))
+
+    @property
+    def relation(self) -> RelationInfo:
+        with self.home.meta.read() as c:
+            return relations.get(c, self.relation_id)
+
+    @property
+    def spans(self) -> list[SpanInfo]:
+        with self.home.meta.read() as c:
+            return spans.all(c, self.relation_id)
+
+    @property
+    def states(self) -> list[str]:
+        return [str(s.state) for s in self.spans]
+
+    def epoch(self) -> Epoch | None:
+        with self.home.meta.read() as c:
+            return epochs.newest(c)
+
+    def layout(self) -> Layout | None:
+        newest = self.epoch()
+        with self.home.meta.read() as c:
+            return None if newest is None else epochs.layout_at(c, self.relation_id, newest.id)
+
+    def publish(self) -> Epoch | None:
+        return epoch.publish_if_moved(self.home.meta, self.held)
+
+    def ids(self, version: int | None = None) -> list[int]:
+        """What the base holds, at a version or now."""
+        table = DeltaTable(self.home.storage.url(self.relation.base_path), version=version)
+        return sorted(pa.table(table.to_pyarrow_table())["id"].to_pylist())
+
+    def delta_version(self) -> int:
+        return base.current_version(self.home.storage, self.relation.base_path)
+
+    def _merge(self, relation: RelationInfo, layout: Layout, index: int, app_id: str, version: int) -> int:
+        """A commit as a fold makes it: with the intent's number."""
+        self.merging()
+        self.merged.append((index, version))
+        return base.add_files(self.home.storage, relation.base_path, [self.file([])], app_id, version)
+
+    def _empty(self, relation: RelationInfo, gone: list[Span]) -> int:
+        self.emptied.append(gone)
+        DeltaTable(self.home.storage.url(relation.base_path)).delete()
+        return self.delta_version()
+
+
+def _connection(c: Any) -> int:
+    return connections.add(
+        c,
+        name="shop",
+        type="postgres-cdc",
+        options={},
+        secret="",
+        identity={},
+        position="0/10",
+        txn=1,
+        server_life="1",
+    )
+
+
+class Held:
+    """A step that waits inside a thread until it is let go."""
+
+    def __init__(self) -> None:
+        self.reached, self.free = threading.Event(), threading.Event()
+
+    def __call__(self) -> None:
+        self.reached.set()
+        assert self.free.wait(60)

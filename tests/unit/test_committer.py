@@ -1,0 +1,298 @@
+"""Commits to a base: when a span may be shown, that each intent enters Delta once, and that a base has one writer."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headwater.engine import committer
+from headwater.errors import DataError, FencedError
+from headwater.meta import connections, intents, lease, relations, spans
+from headwater.model import SpanState, TableState
+from support.commits import TABLE, Commits, Held, span
+
+TWO = [span(None, 10), span(10, None)]
+
+
+class Dies(BaseException):
+    """Stands for kill -9: nothing after the point runs in this process."""
+
+
+def dying_at(point: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def here(name: str) -> None:
+        if name == point:
+            raise Dies
+
+    monkeypatch.setattr(committer.crash, "here", here)
+
+
+def intents_of(b: Commits) -> list[str]:
+    with b.home.meta.read() as c:
+        return [i.kind for i in intents.all(c)]
+
+
+@pytest.fixture
+def b(tmp_path: Path) -> Commits:
+    return Commits.make(tmp_path, TWO)
+
+
+def test_a_span_is_shown_once_the_log_has_passed_what_its_scan_may_have_seen(b: Commits) -> None:
+    b.scan(0, [1, 2], high=100)
+    b.scan(1, [11], high=200)
+    b.log(1, position=99)
+    assert b.committer.cover(b.relation_id) is None
+    assert (b.states, b.layout(), b.ids()) == (["scanned", "scanned"], None, [])
+    b.idle(100)
+    shown = b.committer.cover(b.relation_id)
+    assert shown is not None and shown.index_of(b.connection_id) == 1
+    assert b.states[1] == "scanned" and b.ids() == [1, 2]
+    layout = b.layout()
+    assert layout is not None and [s.span for s in layout.spans] == [TWO[0]] and not layout.complete
+    b.restart().cover(b.relation_id)
+    assert b.states[1] == "scanned", "100 is not past 200"
+    b.idle(200)
+    assert b.restart().cover(b.relation_id) is not None
+    assert b.ids() == [1, 2, 11] and b.relation.state is TableState.LIVE
+
+
+def test_nothing_is_covered_before_the_log_has_told_any_position(b: Commits) -> None:
+    b.scan(0, [1], high=0)
+    with b.home.meta.write() as c:
+        connections.advance(c, b.connection_id, "")
+    assert b.committer.cover(b.relation_id) is None
+
+
+def test_what_a_scan_saw_of_another_life_of_the_server_is_read_again(b: Commits) -> None:
+    old = b.scan(0, [1], high=10, life="0")
+    b.scan(1, [11], high=10)
+    b.idle(1000)
+    assert b.committer.cover(b.relation_id) is not None
+    first, second = b.spans
+    assert first.state is SpanState.PENDING and (first.saw, first.log_index, first.rows) == (None, None, 0)
+    assert second.cover_index is not None and b.ids() == [11]
+    assert not b.home.storage.exists(f"{b.relation.base_path}/{old}")
+
+
+@pytest.mark.parametrize("point", ["cover.decided", "cover.added", "cover.recorded"])
+def test_a_cover_that_died_anywhere_is_brought_to_its_end_once(
+    b: Commits, point: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    b.scan(0, [1, 2], high=10)
+    b.idle(50)
+    with monkeypatch.context() as patch:
+        dying_at(point, patch)
+        with pytest.raises(Dies):
+            b.committer.cover(b.relation_id)
+    b.scan(1, [11], high=10)  # meanwhile another span is ready: it is no part of what was decided
+    for _ in range(2):
+        b.restart().recover()
+        assert b.ids() == [1, 2] and not intents_of(b)
+        assert b.spans[0].cover_index is not None and b.states[1] == "scanned"
+        assert b.relation.base_version == b.delta_version() == 1
+    assert b.restart().cover(b.relation_id) is not None and b.ids() == [1, 2, 11]
+
+
+def test_a_retried_cover_commits_the_same_files_with_the_same_number(
+    b: Commits, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The intent is the request: nothing of it is made again, whatever has become ready since."""
+    sent: list[Any] = []
+    add_files = committer.base.add_files
+
+    def failing(storage: Any, path: str, files: Any, app_id: str, version: int) -> int:
+        sent.append((path, tuple(files), app_id, version))
+        if len(sent) < 3:
+            raise OSError("the disk is away")
+        return add_files(storage, path, files, app_id, version)
+
+    monkeypatch.setattr(committer.base, "add_files", failing)
+    b.scan(0, [1, 2], high=10)
+    b.idle(50)
+    for attempt in range(3):
+        if attempt == 1:
+            b.scan(1, [11], high=10)
+        if attempt < 2:
+            with pytest.raises(OSError, match="away"):
+                b.restart().cover(b.relation_id)
+    assert b.restart().cover(b.relation_id) is not None
+    assert len(sent) == 3 and len(set(sent)) == 1
+    assert b.ids() == [1, 2]
+
+
+def test_a_missing_file_is_an_error_and_no_smaller_table(b: Commits) -> None:
+    gone = b.scan(0, [1, 2], high=10)
+    b.home.storage.remove(f"{b.relation.base_path}/{gone}")
+    b.idle(50)
+    with pytest.raises(DataError, match="missing"):
+        b.committer.cover(b.relation_id)
+    assert b.layout() is None
+
+
+def test_an_owner_that_lost_its_lease_decides_and_records_nothing(b: Commits, monkeypatch: pytest.MonkeyPatch) -> None:
+    b.scan(0, [1], high=10)
+    b.idle(50)
+    with b.home.meta.write() as c:
+        lease.take(c, "server", "another", force=True)
+    with pytest.raises(FencedError):
+        b.committer.cover(b.relation_id)
+    assert not intents_of(b) and b.layout() is None
+
+
+def test_a_released_lease_is_of_no_use_to_its_last_owner(b: Commits) -> None:
+    with b.home.meta.write() as c:
+        lease.release(c, b.held)
+    with pytest.raises(FencedError), b.home.meta.write() as c:
+        lease.check(c, b.held)
+    with b.home.meta.write() as c:
+        taken = lease.take(c, "server", "next")
+        assert taken is not None and taken.fence > b.held.fence + 1, "a fence is never used twice"
+    b.scan(0, [1], high=10)
+    b.idle(50)
+    with pytest.raises(FencedError):
+        b.committer.cover(b.relation_id)
+
+
+def test_releasing_a_lease_that_somebody_else_holds_changes_nothing(b: Commits) -> None:
+    with b.home.meta.write() as c:
+        new = lease.take(c, "server", "another", force=True)
+        assert new is not None
+        lease.release(c, b.held)
+        lease.check(c, new)
+        assert lease.take(c, "server", "third") is None
+
+
+def covered(b: Commits) -> Commits:
+    """Both spans shown, and changes after them."""
+    b.log(3, position=20)
+    b.scan(0, [1], high=20, log_index=0)
+    b.scan(1, [11], high=20, log_index=2)
+    assert b.committer.cover(b.relation_id) is not None
+    assert b.states == ["covered", "covered"]
+    return b
+
+
+def test_a_fold_takes_everything_up_to_the_newest_epoch_and_settles_what_it_took(b: Commits) -> None:
+    covered(b)
+    b.log(2, position=30)
+    assert b.publish() is not None
+    folded = b.committer.fold(b.relation_id)
+    assert folded is not None and [i for i, _ in b.merged] == [5]
+    (one,) = b.spans
+    assert (one.state, one.log_index, one.saw, one.span) == (SpanState.SETTLED, 5, None, span(None, None))
+    layout = b.layout()
+    assert layout is not None and layout.settled and layout.base_version == b.delta_version()
+    assert b.committer.fold(b.relation_id) is None, "nothing came since"
+    b.log(1, position=40, table=1)
+    b.publish()
+    assert b.committer.fold(b.relation_id) is None, "what came is another table's"
+
+
+def test_a_fold_that_died_after_its_merge_is_recorded_and_one_that_died_before_is_forgotten(
+    b: Commits, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    covered(b)
+    for point in ("fold.decided", "fold.merged"):
+        with monkeypatch.context() as patch:
+            dying_at(point, patch)
+            with pytest.raises(Dies):
+                b.restart().fold(b.relation_id)
+        before = b.delta_version()
+        b.restart().recover()
+        assert not intents_of(b) and b.delta_version() == before
+        assert b.states == (["covered", "covered"] if point == "fold.decided" else ["settled"])
+        assert b.relation.base_version == before
+    assert len(b.merged) == 1
+
+
+def test_a_merge_that_fails_leaves_no_intent_and_can_be_tried_again(b: Commits) -> None:
+    covered(b)
+
+    def refused() -> None:
+        raise DataError("data.base_damaged", "a file is gone", "RESYNC TABLE t;")
+
+    b.merging = refused
+    with pytest.raises(DataError):
+        b.committer.fold(b.relation_id)
+    assert not intents_of(b) and b.states == ["covered", "covered"]
+    b.merging = lambda: None
+    assert b.committer.fold(b.relation_id) is not None
+
+
+def test_a_base_has_one_writer_at_a_time_and_other_bases_do_not_wait_for_it(b: Commits) -> None:
+    """A MERGE that skips files by key ranges fails when files are added beside it, so none are."""
+    covered(b)
+    other = b.add_relation("u", [span(None, None)])
+    b.merging = Held()
+    fold = threading.Thread(target=b.committer.fold, args=(b.relation_id,))
+    fold.start()
+    assert b.merging.reached.wait(60)
+    version = b.delta_version()
+    with b.home.meta.write() as c:
+        spans.add(c, b.relation_id, [span(10, 10)], 50.0)
+        info = spans.all(c, b.relation_id)[-1]
+    b.scan([s.id for s in b.spans].index(info.id), [10], high=20)
+    assert b.committer.cover(b.relation_id) is None, "a cover leaves a base alone that is being folded"
+    rewritten: list[int] = []
+    assert b.committer.upkeep(b.relation_id, lambda r: rewritten.append(r.id)) is None and not rewritten
+    second = threading.Thread(target=b.committer.fold, args=(b.relation_id,))
+    second.start()
+    first_id, b.relation_id = b.relation_id, other
+    b.scan(0, [7], high=20)
+    assert b.committer.cover(other) is not None and b.ids() == [7], "another table's base is free"
+    b.relation_id = first_id
+    assert b.delta_version() == version and len(b.merged) == 0
+    b.merging.free.set()
+    for thread in (fold, second):
+        thread.join(60)
+    assert len(b.merged) == 1, "the second fold found nothing left to do"
+    assert b.committer.cover(b.relation_id) is not None and 10 in b.ids()
+
+
+def test_upkeep_shows_what_it_committed_and_waits_for_what_was_decided_before_it(b: Commits) -> None:
+    covered(b)
+    with b.home.meta.write() as c:
+        left = intents.add(c, b.relation_id, committer.FOLD, {"index": 3, "epoch": 1, "spans": []})
+    assert b.committer.upkeep(b.relation_id, lambda r: None) is None
+    with b.home.meta.write() as c:
+        intents.done(c, left.id)
+    assert b.committer.upkeep(b.relation_id, lambda r: None) is None, "it committed nothing"
+
+    def rewrite(relation: Any) -> None:
+        committer.base.add_files(b.home.storage, relation.base_path, [b.file([])], "upkeep", 1)
+
+    shown = b.committer.upkeep(b.relation_id, rewrite)
+    layout = b.layout()
+    assert shown is not None and layout is not None and layout.base_version == b.delta_version()
+    assert not intents_of(b)
+
+
+def test_spans_without_an_order_are_emptied_and_forgotten_together(tmp_path: Path) -> None:
+    b = Commits.make(tmp_path, [span(None, None)], ordered=False)
+    b.scan(0, [1, 2], high=10)
+    b.idle(50)
+    assert b.committer.cover(b.relation_id) is not None and b.states == ["covered"]
+    with b.home.meta.write() as c:
+        spans.read_all_again(c, b.relation_id)
+        relations.set_state(c, b.relation_id, TableState.FILLING)
+    b.scan(0, [2, 3], high=60)
+    b.idle(70)
+    assert b.restart().cover(b.relation_id) is not None
+    assert b.ids() == [2, 3] and b.emptied == [[span(None, None)]]
+    assert not b.spans[0].again
+
+
+# What a table's last change is, relative to where each span's log begins, decides what settles without a fold.
+@pytest.mark.parametrize(("log_index", "settles"), [(0, False), (3, False), (4, True), (5, True)])
+def test_a_covered_span_settles_at_once_only_if_no_change_came_after_its_log_began(
+    b: Commits, log_index: int, settles: bool
+) -> None:
+    b.log(4, position=20)  # the table's last change is 4
+    b.log(3, position=30, table=TABLE + 1)
+    b.scan(0, [1], high=20, log_index=log_index)
+    assert b.committer.cover(b.relation_id) is not None
+    first = b.spans[0]
+    assert (first.state is SpanState.SETTLED) == settles
+    assert (first.log_index, first.saw) == ((7, None) if settles else (log_index, "5:5:"))
