@@ -80,8 +80,9 @@ class Headwater:
         """Applies the definitions and keeps the tables fresh until KeyboardInterrupt.
 
         With `once` it returns when every table has caught up with the upstream as it was when all were defined, and
-        folds before it does (unless `fold` is False). With `until`, a position or a time, nothing that committed after
-        it is taken in, and it returns when that place is reached. `metrics_port`: see `running`.
+        folds before it does (unless `fold` is False); what failed is raised once all others are there. With `until`, a
+        position or a time, nothing that committed after it is taken in, and it returns when that place is reached.
+        `metrics_port`: see `running`.
         """
         with self.running(metrics_port=metrics_port, until=until):
             self._executor().run(text)
@@ -93,6 +94,7 @@ class Headwater:
                 self._catch_up(progress)
                 if fold:
                     self.fold_all()
+                self._raise_failures()
             else:
                 self._watch(progress, lambda: False)
 
@@ -222,17 +224,22 @@ class Headwater:
         self._watch(progress, caught_up)
 
     def _has_reached(self, targets: dict[int, str]) -> bool:
+        """Whether everything that can go on is where it should be; what failed holds up nobody else."""
         with self._home.meta.read() as c:
-            for connection in connections.all(c):
-                if connection.state is ConnectionState.FAILED and connection.error:
-                    raise stored_error(connection.error)
-                if not passed(connection.type, connection.position, targets.get(connection.id, connection.position)):
-                    return False
-            states = relations.all(c)
-        for relation in states:
-            if relation.state is TableState.FAILED and relation.error:
-                raise stored_error(relation.error)
-        return all(r.state is TableState.LIVE for r in states)
+            going = {x.id: x for x in connections.all(c) if not (x.state is ConnectionState.FAILED and x.error)}
+            states = [r for r in relations.all(c) if r.connection_id in going]
+        if any(not passed(x.type, x.position, targets.get(x.id, x.position)) for x in going.values()):
+            return False
+        return all(r.state is TableState.LIVE or (r.state is TableState.FAILED and r.error) for r in states)
+
+    def _raise_failures(self) -> None:
+        """Raises what a connection or a table failed with, if any did."""
+        with self._home.meta.read() as c:
+            known = [(x.state is ConnectionState.FAILED, x.error) for x in connections.all(c)]
+            known += [(r.state is TableState.FAILED, r.error) for r in relations.all(c)]
+        for failed, error in known:
+            if failed and error:
+                raise stored_error(error)
 
     def _has_reached_end(self) -> bool:
         """Every capture is at the end that was asked for, and what it took in is in an epoch."""

@@ -135,7 +135,10 @@ def test_one_row_is_one_closed_span_and_the_one_beyond(name: str, my_database: M
     assert [[r["v"] for r in table.scan_all([s])] for s in (first, beyond)] == [[1], []]
 
 
-@pytest.mark.parametrize("name", ["int_sparse", "varchar_ci", "three_columns", "four_columns", "enum"])
+COSTS = ["int_sparse", "varchar_ci", "three_columns", "four_columns", "enum", "unique_alone", "unique_among_others"]
+
+
+@pytest.mark.parametrize("name", COSTS)
 def test_a_span_costs_the_upstream_its_own_rows_only(name: str, my_database: MyDatabase, tmp_path: Path) -> None:
     """Conditions on several columns, enums and collated text use the key's index."""
     table = table_of(my_database, tmp_path, replace(SHAPES[name], rows=2000 if name != "four_columns" else 200))

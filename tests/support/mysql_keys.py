@@ -25,6 +25,8 @@ class Shape:
     ordered: bool | None = None  # whether the lake can tell the spans apart; None: not asserted
     flavours: frozenset[str] = BOTH
     table: str = "t"
+    unique: bool = False  # the key is no primary key but a unique one, without NULLs; `more` are further indexes
+    more: str = ""
 
 
 def one(declaration: str, values: Callable[[int], str], **more: object) -> Shape:
@@ -123,6 +125,14 @@ SHAPES: dict[str, Shape] = {
         rows=200,
         ordered=True,
     ),
+    "unique_alone": Shape("id bigint NOT NULL", "id", lambda i: str(shuffled(i)), ordered=True, unique=True),
+    "unique_among_others": Shape(
+        "a int NOT NULL, b varchar(9) NOT NULL, c int",
+        "b, a",
+        lambda i: f"{i % 3}, {quoted(str(shuffled(i)))}, {i}",
+        unique=True,
+        more=", UNIQUE (c), UNIQUE (a, b, c), UNIQUE (b(2), a, c), PRIMARY KEY (v)",
+    ),
     "odd_names": Shape(
         "`Select` int, `a b` varchar(9), `na``ïve%s{0}` int",
         "`a b`, `Select`",
@@ -142,7 +152,8 @@ def fill(database: MyDatabase, shape: Shape) -> None:
     numbers = sorted(range(1, shape.rows + 1), key=lambda i: (i * 31 % 101, i))
     with database.connect(charset="utf8mb4") as session, session.cursor() as cursor:
         cursor.execute("SET time_zone = '+00:00'")
-        cursor.execute(f"CREATE TABLE {name} (v int, {shape.columns}, PRIMARY KEY ({shape.key})) CHARSET utf8mb4")
+        key = "UNIQUE declared" if shape.unique else "PRIMARY KEY"
+        cursor.execute(f"CREATE TABLE {name} (v int, {shape.columns}, {key} ({shape.key}){shape.more}) CHARSET utf8mb4")
         if numbers:
             cursor.execute(f"INSERT INTO {name} VALUES {', '.join(f'({i}, {shape.values(i)})' for i in numbers)}")
 

@@ -56,8 +56,9 @@ SELECT column_name, data_type, column_type, character_maximum_length, numeric_pr
 FROM information_schema.columns WHERE table_schema = '{schema}' AND table_name = '{name}' ORDER BY ordinal_position
 """
 KEY = """
-SELECT column_name FROM information_schema.statistics
-WHERE table_schema = '{schema}' AND table_name = '{name}' AND index_name = 'PRIMARY' ORDER BY seq_in_index
+SELECT index_name, column_name FROM information_schema.statistics
+WHERE table_schema = '{schema}' AND table_name = '{name}' AND index_name IN ('PRIMARY', 'declared')
+ORDER BY index_name = 'PRIMARY', seq_in_index
 """
 
 
@@ -74,10 +75,13 @@ def bench(
     place = {"schema": database.name, "name": table.replace("'", "''")}
     columns = []
     for name, *raw, null, key in database.execute(COLUMNS.format(**place)):
-        type = upstream_type(RawType(*raw), in_key=key == "PRI", booleans=True)
+        type = upstream_type(RawType(*raw), in_key=key in ("PRI", "UNI"), booleans=True)
         columns.append(Column(name, (lake or {}).get(name) or lake_type(type), type, null == "YES"))
     by_name = {c.name: c for c in columns}
-    key_columns = tuple(name for (name,) in database.execute(KEY.format(**place)))
+    indexes: dict[str, list[str]] = {}
+    for index, name in database.execute(KEY.format(**place)):
+        indexes.setdefault(index, []).append(name)
+    key_columns = tuple(next(iter(indexes.values())))  # the declared one before the primary key
     return Bench(
         MysqlReach(database.endpoint),
         ScanTable(

@@ -47,6 +47,11 @@ class Upstream(ABC):
     def serve(cls, settings: Mapping[str, str] | None = None) -> contextlib.AbstractContextManager[Self]:
         """A database on a server of its own."""
 
+    @classmethod
+    def is_here(cls) -> bool:
+        """Whether this machine has such a server."""
+        return True
+
     @property
     @abstractmethod
     def dialect(self) -> Dialect: ...

@@ -273,6 +273,7 @@ def test_vectors(values: list[list[float] | None]) -> None:
         decode([b"\0\0\0\0\0"], of("vector", 242, 4))
 
 
+@settings(deadline=None)
 @given(st.lists(st.none() | st.integers(0, 3), max_size=9))
 def test_enumerations(values: list[int | None]) -> None:
     upstream = of("enum", 247, 2, labels=("a", "b,c", "€"))
@@ -282,6 +283,7 @@ def test_enumerations(values: list[int | None]) -> None:
         decode([b"\4\0"], upstream)
 
 
+@settings(deadline=None)
 @given(st.lists(st.none() | st.integers(0, 2**12 - 1), max_size=9))
 def test_sets(values: list[int | None]) -> None:
     labels = tuple(f"m{i}" for i in range(12))
@@ -290,3 +292,18 @@ def test_sets(values: list[int | None]) -> None:
     assert decode(data, of("set", 248, 2, labels=labels)).array.to_pylist() == named
     with pytest.raises(DataError):
         decode([b"\0\x10"], of("set", 248, 2, labels=labels))
+
+
+def test_a_label_with_bytes_that_are_no_character_is_not_kept() -> None:
+    """As a scan, which reads the same bytes as a value."""
+    data = [b"\1", b"\2", None, b"\0"]
+    enum = of("enum", 247, 1, labels=("a", "\ufffd"), charset="dec8")
+    decoded = decode(data, enum)
+    assert (decoded.array.to_pylist(), decoded.unkept) == (["a", None, None, ""], 1)
+    assert decode(data, of("set", 248, 1, labels=("a", "\ufffd"), charset="dec8")).array.to_pylist() == [
+        "a",
+        None,
+        None,
+        "",
+    ]
+    assert decode(data, of("enum", 247, 1, labels=("a", "\ufffd"), charset="utf8mb4")).array.to_pylist()[1] == "\ufffd"

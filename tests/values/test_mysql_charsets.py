@@ -7,8 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from headwater.decode.mysql.charsets import decode_charset, knows
+from headwater.decode.mysql.charsets import decode_charset
+from headwater.model import Op
+from headwater.source.mysql.codepoints import REPLACEMENT, knows, read_text
 from support.mysql import MyDatabase
+from support.mysql_log import LogReader
 
 SINGLES = [bytes((b,)) for b in range(256)]
 PAIRS = [bytes((a, b)) for a in range(0x80, 0x100) for b in range(0x40, 0x100)]
@@ -69,3 +72,46 @@ def test_characters_of_all_planes_come_back_from_the_wide_charsets(
         converted = f"HEX(CONVERT(CONVERT(x'{text.encode('utf-32-be').hex()}' USING utf32) USING {charset}))"
         ((answer,),) = database.execute(f"SELECT {converted}")
         assert ours([bytes.fromhex(answer)], charset) == [text]
+
+
+def test_labels_of_every_charset_are_read_as_its_values_are(my_database: MyDatabase) -> None:
+    """Enums and sets: the table map has their labels in the column's charset, a scan has the values so."""
+    charsets = my_database.execute("SELECT character_set_name FROM information_schema.character_sets")
+    tables = {c: f"in_{c}" for (c,) in charsets if c != "binary"}
+    for charset, table in tables.items():
+        label = "".join(kept(my_database, charset))
+        assert label
+        my_database.execute(
+            f"CREATE TABLE {table} (id int PRIMARY KEY, e enum('a', '{label}') CHARACTER SET {charset}, "
+            f"s set('b', '{label}') CHARACTER SET {charset})"
+        )
+    reader = LogReader(my_database, tuple(tables.values()))
+    for table in tables.values():
+        my_database.execute(f"INSERT INTO {table} VALUES (1, 2, 3)")
+    changes = reader.read()
+    assert [(c.op, c.table) for c in changes] == [(Op.INSERT, t) for t in tables.values()]
+    found = {r.table: (r.columns[1].labels, r.columns[2].labels) for r in reader.relations}
+    for table in tables.values():
+        ((e, s),) = my_database.execute(
+            f"SELECT CONVERT(e USING utf8mb4), CONVERT(s USING utf8mb4) FROM {table} WHERE id = 1"
+        )
+        assert found[table] == (("a", e), tuple(s.split(","))), table
+
+
+def kept(database: MyDatabase, charset: str) -> list[str]:
+    """Some characters of a charset that the server brings back from it, beyond ASCII if it has such."""
+    if charset in WIDE or charset.startswith("utf8"):
+        some = list("äΩж中")
+    else:
+        double = [t for t in ours(PAIRS[::7], charset) if t and len(t) == 1]
+        some = [t for t in ours(SINGLES[64:], charset) if t] + double[:60]
+    asked = [f"CONVERT(CONVERT(_utf8mb4 x'{c.encode().hex()}' USING {charset}) USING utf8mb4)" for c in some]
+    (row,) = database.execute(f"SELECT {', '.join(asked)}")
+    return [c for c, back in zip(some, row, strict=True) if c == back and c.isprintable() and c not in "',\\?"]
+
+
+def test_a_short_text_is_read_as_a_column_of_it_is() -> None:
+    for charset in ("dec8", "hp8", "swe7", "armscii8", "geostd8", "keybcs2", "greek", "latin1", "sjis", "eucjpms"):
+        values = [*SINGLES, *PAIRS[::7], *TRIPLES[::97], b"a\x81", b"\x8f\xa2"]
+        for value, text in zip(values, ours(values, charset), strict=True):
+            assert read_text(value, charset) == text or (text is None and REPLACEMENT in read_text(value, charset))

@@ -9,9 +9,9 @@ from numba import types
 
 from headwater.decode.kernels import BYTES, KEPT, MARKS, NULL, OFFSETS, PLACES, UNKEPT
 from headwater.kernel import kernel
+from headwater.source.mysql.codepoints import UNDEFINED
 
 POINTS = types.Array(types.uint32, 1, "C", readonly=True)
-UNDEFINED = 0xFFFFFFFF
 _THREE = 0x8F  # in EUC-JP it begins a character of three bytes
 
 

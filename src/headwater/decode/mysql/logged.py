@@ -20,6 +20,7 @@ from headwater.decode.text import exact_floats
 from headwater.decode.values import MAX_PRECISION, arrow_type, decimal_size
 from headwater.errors import DataError
 from headwater.model import UpstreamType
+from headwater.source.mysql.codepoints import REPLACEMENT, is_tabled
 
 _INTEGERS = {"TINYINT": np.int8, "SMALLINT": np.int16, "INT": np.int32, "BIGINT": np.int64}
 _MOMENTS = {
@@ -196,10 +197,8 @@ def _enums(buffer: Any, starts: Any, lengths: Any, upstream: UpstreamType, lake_
     words = np.empty(starts.size, dtype=np.uint64)
     kernels_numbers.read_words(buffer, starts, lengths, words, marks)
     _require(not (words > len(upstream.labels)).any(), upstream)
-    labels = pa.array(
-        ["", *upstream.labels], pa.string()
-    )  # 0 is what a server stores for a label that it does not know
-    return Decoded(labels.take(column(pa.int32(), marks, words.astype(np.int32)).array), 0, None)
+    # 0 is what a server stores for a label that it does not know
+    return _labelled(["", *upstream.labels], words, marks, upstream)
 
 
 def _sets(buffer: Any, starts: Any, lengths: Any, upstream: UpstreamType, lake_type: str) -> Decoded:
@@ -209,7 +208,16 @@ def _sets(buffer: Any, starts: Any, lengths: Any, upstream: UpstreamType, lake_t
     found, which = np.unique(words, return_inverse=True)
     _require(not found.size or int(found[-1]) >> len(upstream.labels) == 0, upstream)
     named = [",".join(m for bit, m in enumerate(upstream.labels) if int(w) >> bit & 1) for w in found]
-    return Decoded(pa.array(named, pa.string()).take(column(pa.int32(), marks, which.astype(np.int32)).array), 0, None)
+    return _labelled(named, which, marks, upstream)
+
+
+def _labelled(named: list[str], which: Any, marks: Any, upstream: UpstreamType) -> Decoded:
+    """One of the texts for each value; one with bytes that are no character cannot be kept, as in a scan."""
+    if is_tabled(upstream.charset):
+        bad = np.array([REPLACEMENT in text for text in named], dtype=np.bool_)
+        marks[(marks == KEPT) & bad[which.astype(np.int64)]] = UNKEPT
+    chosen = column(pa.int32(), marks, which.astype(np.int32))
+    return Decoded(pa.array(named, pa.string()).take(chosen.array), chosen.unkept, chosen.bad)
 
 
 def _json(buffer: Any, starts: Any, lengths: Any, upstream: UpstreamType, lake_type: str) -> Decoded:

@@ -16,12 +16,13 @@ from headwater.decode.column import Decoded, offsets_of, unkept_key, well
 from headwater.decode.column import column as make_column
 from headwater.decode.kernels import ALL_WELL, KEPT, NULL
 from headwater.decode.mysql import kernels_resultset
-from headwater.decode.mysql.charsets import UTF8, decode_charset
+from headwater.decode.mysql.charsets import decode_charset
 from headwater.decode.mysql.types import BINARIES, GEOMETRIES, INTEGERS
 from headwater.decode.text import decode_text
 from headwater.decode.values import arrow_schema, arrow_type
 from headwater.errors import DataError
 from headwater.model import Column, UpstreamType
+from headwater.source.mysql.codepoints import UTF8
 
 ROWS_AT_ONCE = 65_536  # the places of their values stay in the processor's cache
 SRID_BYTES = 4  # before the WKB of a geometry

@@ -26,11 +26,11 @@ def query(session: Session, statement: str, parameters: Sequence[Any] = ()) -> l
         raise translate(place_of(session), e) from e
 
 
-def records(session: Session, statement: str) -> list[dict[str, Any]]:
-    """The rows of a SHOW statement by lower-case column name: servers differ in what else they show."""
+def records(session: Session, statement: str, parameters: Sequence[Any] = ()) -> list[dict[str, Any]]:
+    """The rows of a statement by lower-case column name: servers differ in what else they show."""
     try:
         with session.cursor() as cursor:
-            cursor.execute(statement)
+            cursor.execute(statement, tuple(parameters) or None)
             names = [d[0].lower() for d in cursor.description or ()]
             return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
     except (pymysql.Error, OSError) as e:

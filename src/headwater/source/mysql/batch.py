@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from headwater.errors import DataError
 from headwater.model import Op
 from headwater.source.base import Bytes, Longs
 from headwater.source.frames import Frames, Memory, Progress
@@ -15,7 +16,7 @@ from headwater.source.mysql import state as k
 from headwater.source.mysql import xa
 from headwater.source.mysql.carry import Own, Server
 from headwater.source.mysql.history import History
-from headwater.source.mysql.images import all_set
+from headwater.source.mysql.images import all_set, columns_place
 from headwater.source.mysql.maps import Maps
 from headwater.source.mysql.partial import whole_rows
 from headwater.source.mysql.tables import Tables
@@ -25,6 +26,7 @@ from headwater.source.mysql.written import Written
 ROW_IMAGE = (
     "rows came without all columns (binlog_row_image); run SET GLOBAL binlog_row_image = FULL and reconnect the writers"
 )
+MISFIT = "its rows in the log do not fit the description that the log gives of it"
 _ROWS = frozenset(
     {ev.WRITE_ROWS_V1, ev.UPDATE_ROWS_V1, ev.DELETE_ROWS_V1, ev.WRITE_ROWS, ev.UPDATE_ROWS, ev.DELETE_ROWS}
     | {ev.PARTIAL_UPDATE_ROWS}
@@ -125,19 +127,21 @@ class Batch:
             self._complete(number, moment_us)
 
     def _meet_rows(self, message: bytes, kind: int) -> None:
-        """Rows that are not whole, or an update that tells JSON values in part."""
+        """Rows that are not whole, that do not fit their table, or an update that tells JSON values in part."""
         table = self._tables.of_rows(message)
         if table is None:
             return
-        body = message[ev.BODY :]
-        if kind == ev.PARTIAL_UPDATE_ROWS:
-            width, at = lenenc(body, 8 + int.from_bytes(body[8:10], "little"))
-            present = np.frombuffer(bytearray(body[at:]), np.uint8)
-            if all_set(present, 0, width) and all_set(present, (width + 7) // 8, width):
-                for payload in whole_rows(body, table):
+        reason = MISFIT if _is_whole(message, kind) else ROW_IMAGE
+        if kind == ev.PARTIAL_UPDATE_ROWS and reason is MISFIT:
+            try:
+                rows = list(whole_rows(message[ev.BODY :], table))
+            except DataError as e:
+                reason = e.message
+            else:
+                for payload in rows:
                     self._written.add_row(Op.UPDATE, table.id, payload)
                 return
-        self._tables.break_table(table.id, table.schema, table.table, ROW_IMAGE)
+        self._tables.break_table(table.id, table.schema, table.table, reason)
 
     def _meet_statement(self, message: bytes, number: int, moment_us: int) -> None:
         s = self._s
@@ -202,6 +206,14 @@ class Batch:
         self.run(data, lengths, self._written.append(data.tobytes()))
         s[k.MESSAGE], s[k.AT], s[k.GROUP] = here
         self._memory.remove(name)
+
+
+def _is_whole(message: bytes, kind: int) -> bool:
+    """Whether a rows event tells all columns."""
+    data = np.frombuffer(bytearray(message), np.uint8)
+    width, at = lenenc(message, int(columns_place(data, 0, kind)))
+    images = 2 if kind in (ev.UPDATE_ROWS_V1, ev.UPDATE_ROWS, ev.PARTIAL_UPDATE_ROWS) else 1
+    return all(all_set(data, at + i * ((width + 7) // 8), width) for i in range(images))
 
 
 def _statement(message: bytes) -> tuple[str, str]:

@@ -11,7 +11,6 @@ from headwater.source.mysql.groups import number
 from headwater.source.mysql.state import (
     COLUMN,
     COLUMNS,
-    DAMAGED,
     DESCRIBED,
     DONE,
     FOLLOWED,
@@ -28,7 +27,6 @@ from headwater.source.mysql.state import (
 
 BODY = ev.BODY
 _INSERT, _UPDATE, _DELETE = int(Op.INSERT), int(Op.UPDATE), int(Op.DELETE)
-_NO_TABLE = 0xFFFFFF  # a rows event that only ends a statement
 
 
 @kernel("int64(int64, int64[::1], int64[::1])")
@@ -81,6 +79,23 @@ def image_end(data: Bytes, at: int, end: int, first: int, count: int, columns: I
     return at
 
 
+@kernel("int64(uint8[::1], int64, int64)")
+def columns_place(data: Bytes, at: int, kind: int) -> int:
+    """Where the rows event in the message at `at` tells how many columns it has."""
+    place = at + BODY + 8
+    return place + number(data, place, 2) if kind >= 30 else place
+
+
+@kernel("boolean(uint8[::1], int64, int64, int64)")
+def has_rows(data: Bytes, at: int, end: int, kind: int) -> bool:
+    """Whether a rows event has rows: one without only ends its statement, under a number that is no table's.
+
+    (Which number that is depends on the version, and tables get each of them sooner or later.)
+    """
+    width, place = lenenc(data, columns_place(data, at, kind))
+    return place + ((width + 7) >> 3) * (2 if kind in (24, 31) else 1) < end
+
+
 @kernel(
     "int64(uint8[::1], int64, int64, int64, int64[::1], int8[::1], int64[:, ::1],"
     " int64[::1], int64[::1], int64[:, ::1], int32[:, ::1], int32[:, ::1])"
@@ -99,26 +114,20 @@ def add_rows(
     columns: Ints,
     steps: Ints,
 ) -> int:
-    """Adds the rows of an event."""
+    """Adds the rows of an event. What does not fit the table's description is left for a slower look."""
     body = at + BODY
     table_id = number(data, body, 6)
-    if table_id == _NO_TABLE:
-        return DONE
     slot = find_slot(table_id, keys, slots)
     if slot < 0:
-        return LOOK
+        return LOOK if has_rows(data, at, end, kind) else DONE
     if not info[slot, FOLLOWED] or not info[slot, DESCRIBED]:  # the latter: it is broken, and its rows are of no use
         return DONE
-    place = body + 8
-    if kind >= 30:
-        place += number(data, place, 2)
-        what = kind - 30
-    else:
-        what = kind - 23
+    place = columns_place(data, at, kind)
+    what = kind - 30 if kind >= 30 else kind - 23
     width, place = lenenc(data, place)
     count = info[slot, COLUMNS]
     if width != count:
-        return DAMAGED
+        return LOOK if has_rows(data, at, end, kind) else DONE
     bitmap = (width + 7) >> 3
     images = 2 if what == 1 else 1
     for _ in range(images):
@@ -151,7 +160,7 @@ def add_rows(
                     if prefix == 0:
                         continue
                     if after + prefix > end:
-                        return DAMAGED
+                        return LOOK
                     if prefix == 1:
                         after += 1 + int(data[after])
                     elif prefix == 2:
@@ -159,7 +168,7 @@ def add_rows(
                     else:
                         after += prefix + number(data, after, prefix)
             if after > end:
-                return DAMAGED
+                return LOOK
             at_image = after
         op[row] = op_number
         longs[0, row] = txn

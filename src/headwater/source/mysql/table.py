@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from itertools import count
+from typing import Any
 
 from headwater.errors import DataError
 from headwater.model import UpstreamType
-from headwater.source.mysql.ask import qualified, query
+from headwater.source.mysql.ask import qualified, query, records
 from headwater.source.mysql.filter import filter_text
 from headwater.source.mysql.keyset import FLOATS, INTEGERS, ROW, KeyColumn
 from headwater.source.mysql.session import Session, quote_identifier
@@ -18,9 +19,9 @@ COLUMNS = """
 SELECT column_name, lower(data_type), column_type, coalesce(character_set_name, '')
 FROM information_schema.columns WHERE table_schema = %s AND table_name = %s
 """
-KEY = """
-SELECT column_name FROM information_schema.statistics
-WHERE table_schema = %s AND table_name = %s AND index_name = 'PRIMARY' ORDER BY seq_in_index
+INDEXES = """
+SELECT * FROM information_schema.statistics WHERE table_schema = %s AND table_name = %s AND non_unique = 0
+ORDER BY index_name <> 'PRIMARY', index_name, seq_in_index
 """
 
 
@@ -51,13 +52,7 @@ def describe(session: Session, table: ScanTable) -> Table:
             f"the upstream table {table.schema}.{table.name} was dropped",
             f"RESYNC TABLE reads it anew, once {table.name} is there.",
         )
-    key = {name for (name,) in query(session, KEY, (table.schema, table.name))}
-    if key != set(table.key):
-        raise DataError(
-            "data.schema_changed",
-            f"the primary key of {table.schema}.{table.name} is no longer ({', '.join(table.key)})",
-            "RESYNC TABLE reads it anew with its new key, or restore the key.",
-        )
+    forced = _index(session, table)
     types = {c.name: c.upstream for c in table.columns}
     for name, (now, _, charset) in found.items():
         if name in types and not _same_kind(types[name], now, charset):
@@ -68,10 +63,34 @@ def describe(session: Session, table: ScanTable) -> Table:
             )
     return Table(
         # Rows come in order, at once, for any share of the table and any age of its statistics.
-        source=f"{qualified(table.schema, table.name)} AS {ROW} FORCE INDEX (PRIMARY)",
+        source=f"{qualified(table.schema, table.name)} AS {ROW}{forced}",
         key=tuple(KeyColumn(k, _present(types[k], found[k][1])) for k in table.key),
         columns=frozenset(found),
     )
+
+
+def _index(session: Session, table: ScanTable) -> str:
+    """The hint to read by the index that the relation's key is: primary, or unique and without NULLs."""
+    indexes: dict[str, list[dict[str, Any]]] = {}
+    for part in records(session, INDEXES, (table.schema, table.name)):
+        indexes.setdefault(part["index_name"], []).append(part)
+    columns = {name: [p["column_name"] for p in parts if _is_whole(p)] for name, parts in indexes.items()}
+    wanted = list(table.key)
+    # one in the key's own order gives rows without sorting them
+    for name in sorted(columns, key=lambda n: columns[n] != wanted):
+        if set(columns[name]) == set(wanted) and len(indexes[name]) == len(wanted):
+            hidden = any(p.get("is_visible", "YES") == "NO" or p.get("ignored", "NO") == "YES" for p in indexes[name])
+            return "" if hidden else f" FORCE INDEX ({quote_identifier(name)})"
+    raise DataError(
+        "data.schema_changed",
+        f"({', '.join(wanted)}) is no longer the primary key of {table.schema}.{table.name}, nor a unique one",
+        "RESYNC TABLE reads it anew with its new key, or restore the key.",
+    )
+
+
+def _is_whole(part: dict[str, Any]) -> bool:
+    """Whether a column of an index tells rows apart by all of its value, and can be read in order."""
+    return part["sub_part"] is None and part["nullable"] != "YES" and part["index_type"] == "BTREE"
 
 
 def selection(table: ScanTable, at: Table) -> Selection:

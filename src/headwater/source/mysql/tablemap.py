@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from headwater.errors import DataError
 from headwater.model import LogColumn
 from headwater.source.mysql.charsets import charset_of
+from headwater.source.mysql.codepoints import knows, read_text
 from headwater.source.mysql.position import table_number
 from headwater.source.mysql.unpack import damaged, lenenc
 
@@ -32,15 +34,11 @@ _PREFIXED = frozenset(
 )  # the metadata is the length's own size
 _DIGIT_BYTES = (0, 1, 1, 2, 2, 3, 3, 4, 4, 4)  # of up to nine decimal digits
 
+_PLAIN = "utf8mb4"  # how labels are read whose charset is binary, or not told
+
 # the optional metadata's fields
 _SIGNEDNESS, _DEFAULT_CHARSET, _COLUMN_CHARSET, _NAMES, _SETS, _ENUMS = 1, 2, 3, 4, 5, 6
 _KEY, _KEY_WITH_PREFIX, _LABEL_DEFAULT_CHARSET, _LABEL_CHARSET = 8, 9, 10, 11
-_PYTHON_CHARSETS = {"utf8mb3": "utf-8", "utf8mb4": "utf-8", "binary": "utf-8", "": "utf-8", "ucs2": "utf-16-be",
-                    "utf16": "utf-16-be", "utf16le": "utf-16-le", "utf32": "utf-32-be", "latin1": "cp1252",
-                    "gb2312": "gb2312", "sjis": "shift_jis", "ujis": "euc_jp", "eucjpms": "euc_jp", "euckr": "euc_kr",
-                    "koi8r": "koi8_r", "koi8u": "koi8_u", "latin2": "iso8859_2", "latin5": "iso8859_9",
-                    "latin7": "iso8859_13", "greek": "iso8859_7", "hebrew": "iso8859_8", "tis620": "tis_620",
-                    "macroman": "mac_roman", "macce": "mac_latin2"}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +46,8 @@ class TableMap:
     """A table as the log describes it.
 
     `columns` have names only if `named`; `told` says which of signedness, character sets and labels the log knows.
-    `sizes` are (bytes, bytes of length before them) per column: all that cutting a row needs.
+    `sizes` are (bytes, bytes of length before them) per column: all that cutting a row needs. `unreadable` says why
+    the description could not be read: a table then has no columns here, and nobody else is concerned.
     """
 
     schema: str
@@ -59,6 +58,7 @@ class TableMap:
     signed_told: bool = False
     charset_told: bool = False
     labels_told: bool = False
+    unreadable: str = ""
 
     @property
     def id(self) -> int:
@@ -81,19 +81,32 @@ def shape(columns: Sequence[LogColumn]) -> tuple[tuple[int, int], ...]:
 
 
 def parse(content: bytes, mariadb: bool) -> TableMap:
-    """A table map event's content, behind the table's number and flags."""
+    """A table map event's content, behind the table's number and flags.
+
+    The log describes every table of the server. What cannot be read is a matter of that one table: it is `unreadable`.
+    """
     names = []
     at = 0
     for _ in range(2):
         end = at + 1 + content[at]
-        names.append(content[at + 1 : end].decode())
+        names.append(content[at + 1 : end].decode("utf-8", "replace"))
         at = end + 1
+    schema, table = names
+    try:
+        return _described(schema, table, content, at, mariadb)
+    except DataError as e:
+        return TableMap(schema, table, (), (), named=False, unreadable=e.message)
+    except (LookupError, ValueError) as e:  # a form that no version we know writes
+        return TableMap(schema, table, (), (), named=False, unreadable=f"its description is of an unknown form ({e})")
+
+
+def _described(schema: str, table: str, content: bytes, at: int, mariadb: bool) -> TableMap:
     count, at = lenenc(content, at)
     types = content[at : at + count]
     size, at = lenenc(content, at + count)
     columns, sizes = _columns(types, content[at : at + size])
     at += size + (count + 7) // 8
-    bare = TableMap(names[0], names[1], tuple(columns), tuple(sizes), named=count == 0)
+    bare = TableMap(schema, table, tuple(columns), tuple(sizes), named=count == 0)
     return _with_metadata(bare, dict(_fields(content, at)), GEOMETRY if mariadb else VECTOR)
 
 
@@ -178,18 +191,20 @@ def _with_metadata(bare: TableMap, fields: dict[int, bytes], counted: int) -> Ta
     for type, field in ((SET, _SETS), (ENUM, _ENUMS)):
         which = [i for i in labelled if columns[i].type_oid == type]
         for i, labels in zip(which, _label_lists(fields.get(field, b"")), strict=False):
-            coding = _PYTHON_CHARSETS.get(columns[i].charset, columns[i].charset)
-            columns[i] = replace(columns[i], labels=tuple(text.decode(coding, "replace") for text in labels))
+            charset = columns[i].charset if knows(columns[i].charset) else _PLAIN
+            columns[i] = replace(columns[i], labels=tuple(read_text(text, charset) for text in labels))
     for i in _key(fields):
         columns[i] = replace(columns[i], key=True)
     charsets = bool(fields.keys() & {_DEFAULT_CHARSET, _COLUMN_CHARSET})
+    # of a collation that we do not know, the upstream's catalog tells the charset, and the labels in characters
+    unknown = {i for i in (*textual, *labelled) if not columns[i].charset and columns[i].type_oid != counted}
     return replace(
         bare,
         columns=tuple(columns),
         named=bare.named or _NAMES in fields,
         signed_told=not numeric or _SIGNEDNESS in fields,
-        charset_told=not textual or charsets,
-        labels_told=not labelled or bool(fields.keys() & {_SETS, _ENUMS}),
+        charset_told=not textual or (charsets and unknown.isdisjoint(textual)),
+        labels_told=not labelled or (bool(fields.keys() & {_SETS, _ENUMS}) and unknown.isdisjoint(labelled)),
     )
 
 

@@ -37,6 +37,9 @@ class Tables:
         if not info[k.FOLLOWED] or info[k.DESCRIBED]:
             return
         table = self._maps.tables[slot]
+        if table.unreadable:
+            self.break_table(table.id, table.schema, table.table, table.unreadable)
+            return
         columns = table.columns if table.complete else self._history.columns(table, self._memory)
         if isinstance(columns, str):
             self.break_table(table.id, table.schema, table.table, columns)
