@@ -273,7 +273,6 @@ def test_vectors(values: list[list[float] | None]) -> None:
         decode([b"\0\0\0\0\0"], of("vector", 242, 4))
 
 
-@settings(deadline=None)
 @given(st.lists(st.none() | st.integers(0, 3), max_size=9))
 def test_enumerations(values: list[int | None]) -> None:
     upstream = of("enum", 247, 2, labels=("a", "b,c", "€"))
@@ -283,7 +282,6 @@ def test_enumerations(values: list[int | None]) -> None:
         decode([b"\4\0"], upstream)
 
 
-@settings(deadline=None)
 @given(st.lists(st.none() | st.integers(0, 2**12 - 1), max_size=9))
 def test_sets(values: list[int | None]) -> None:
     labels = tuple(f"m{i}" for i in range(12))
