@@ -41,7 +41,12 @@ def home_from(option: str | None) -> Path:
 
 def meta_url_from(home: Path) -> str:
     """Where meta lives: HEADWATER_META (a PostgreSQL URL), else SQLite in the home."""
-    return os.environ.get("HEADWATER_META") or f"sqlite:///{home / 'meta.db'}"
+    return os.environ.get("HEADWATER_META") or own_meta_url(home)
+
+
+def own_meta_url(home: Path) -> str:
+    """Meta in the home itself."""
+    return f"sqlite:///{home / 'meta.db'}"
 
 
 def java_command() -> str | None:
