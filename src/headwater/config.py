@@ -75,6 +75,11 @@ class Secret:
 
     __str__ = __repr__
 
+    @property
+    def reference(self) -> str | None:
+        """Where the password comes from, if it is not given by value: only then may the text be shown."""
+        return self.text if self.text.startswith(("env:", "file:")) else None
+
     def resolve(self) -> str:
         """The password itself; call on the driver, as late as possible."""
         if self.text.startswith("env:"):

@@ -122,6 +122,14 @@ def test_each_error_has_its_exit_status(engine: Engine, capsys: pytest.CaptureFi
     assert "Traceback" not in "".join(capsys.readouterr())
 
 
+def test_without_a_command_the_help_is_shown_and_nothing_is_wrong(capsys: pytest.CaptureFixture[str]) -> None:
+    assert headwater() == 0
+    shown = capsys.readouterr()
+    assert headwater("--help") == 0
+    assert shown.out == capsys.readouterr().out and "Commands" in shown.out
+    assert shown.err == ""
+
+
 def test_a_defect_is_told_without_a_stack_trace(engine: Engine, capsys: pytest.CaptureFixture[str]) -> None:
     assert headwater("sql", "-c", "DESCRIBE t") == 1
     err = capsys.readouterr().err
