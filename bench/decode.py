@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import argparse
 import struct
-import sys
 import time
 from collections.abc import Callable
 from decimal import Decimal
@@ -66,7 +66,10 @@ def best(work: Callable[[], object], times: int = 5) -> float:
     return min(durations)
 
 
-def main(rows: int) -> None:
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("rows", type=int, nargs="?", default=500_000)
+    rows = parser.parse_args().rows
     columns = tuple(Column(n, lake_type(t), t) for n, t in TYPES.items())
     log = tuple(LogColumn(n, t.oid, t.modifier, n == "id") for n, t in TYPES.items())
     schemas = {1: SchemaVersion(1, 1, 1, "public", "t", "d", log)}
@@ -84,4 +87,4 @@ def main(rows: int) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 500_000)
+    main()

@@ -1,6 +1,6 @@
 """A full `sum` over 3 M rows with 0, 50,000 and 500,000 changes in the overlay, against the base alone; one run.
 
-    .venv/bin/python bench/read.py [--rows N] [--rounds N]
+    .venv/bin/python bench/read.py [--rows N] [--rounds N] [--changes N]
 
 Every round asks in turn: the base by itself (plain Delta), then Headwater's read with each overlay at an index that has
 not been asked before, so netting and handing over are paid each time. 500,000 changes are a run and a tail of 50,000,
@@ -25,7 +25,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from headwater.engine.spark import start
-from headwater.meta import segments
+from headwater.meta import connections, segments
 from headwater.meta.store import Meta
 from headwater.model import (
     Column,
@@ -115,14 +115,15 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--rows", type=int, default=3_000_000)
     parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--changes", type=int, default=500_000, help="of the largest overlay; another has a tenth")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="headwater-bench-") as folder:
-        measure(Path(folder), arguments.rows, arguments.rounds)
+        measure(Path(folder), arguments.rows, arguments.rounds, arguments.changes)
 
 
-def measure(home: Path, count: int, rounds: int) -> None:
+def measure(home: Path, count: int, rounds: int, most: int) -> None:
     session, storage = start(home), Storage(home)
-    made = Made(count, 500_000 + SPARE)
+    made = Made(count, most + SPARE)
     plain = RelationInfo(
         1, "orders", 1, "public", "orders", 1, COLUMNS, KEY, {}, TableState.LIVE, None, "warehouse/orders", 0, 0
     )
@@ -134,9 +135,9 @@ def measure(home: Path, count: int, rounds: int) -> None:
     )
     for name, changes, run_to in (
         ("0", 0, 0),
-        ("50,000", 50_000, 0),
-        ("500,000", 500_000, 450_000),
-        ("500,000 tail", 500_000, 0),
+        (f"{most // 10:,}", most // 10, 0),
+        (f"{most:,}", most, most * 9 // 10),
+        (f"{most:,} tail", most, 0),
     ):
         readers[name] = reader(
             session, storage, home / f"{name.replace(',', '')}.db", plain, made, version, changes, run_to
@@ -184,6 +185,7 @@ def reader(
     if total:
         part = Part(relation.upstream_id, 1, 0, total, 1, total)
         with meta.write() as c:
+            connections.add(c, name="made", type="postgres-cdc", options={}, secret=None, position="0/1")
             segments.insert(c, Segment(1, 1, total, total, "s", 1, 1000, 10**6, (part,)))
     if run_to:
         runs.write(overlays, storage, meta, relation, layout, run_to, limit=0)

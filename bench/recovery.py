@@ -1,6 +1,6 @@
 """From kill -9 to going on: until a change that is made at the kill is in an epoch, and until a backfill reads on.
 
-    .venv/bin/python bench/recovery.py [--rounds N]
+    .venv/bin/python bench/recovery.py [--rounds N] [--rows N]
 
 The server is a process of its own; it is killed in the middle of a backfill and started at once. Against it: a start of
 a server that ended cleanly.
@@ -42,13 +42,16 @@ def rows(home: Home) -> int:
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--rounds", type=int, default=4)
+    parser.add_argument(
+        "--rows", type=int, default=3_000_000, help="more than are read, at 20,000 a second, in all rounds"
+    )
     given = parser.parse_args()
     took: dict[str, list[float]] = {
         n: [] for n in ("killed: epoch", "killed: backfill", "stopped: epoch", "stopped: backfill")
     }
     with EmbeddedPostgres(18, database="bench") as pg, tempfile.TemporaryDirectory(prefix="headwater-bench-") as folder:
         pg.execute(TABLE)
-        pg.execute(FILL.format(3_000_000))
+        pg.execute(FILL.format(given.rows))
         pg.execute("CREATE TABLE probe (id serial PRIMARY KEY)")
         text = (
             connection(pg)

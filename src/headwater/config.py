@@ -42,7 +42,12 @@ def home_from(option: str | None) -> Path:
 
 def meta_url_from(home: Path) -> str:
     """Where meta lives: HEADWATER_META (a PostgreSQL URL), else SQLite in the home."""
-    return os.environ.get("HEADWATER_META") or f"sqlite:///{home / 'meta.db'}"
+    return os.environ.get("HEADWATER_META") or own_meta_url(home)
+
+
+def own_meta_url(home: Path) -> str:
+    """Meta in the home itself."""
+    return f"sqlite:///{home / 'meta.db'}"
 
 
 def java_command() -> str | None:
@@ -70,6 +75,11 @@ class Secret:
         return "Secret('***')"
 
     __str__ = __repr__
+
+    @property
+    def reference(self) -> str | None:
+        """Where the password comes from, if it is not given by value: only then may the text be shown."""
+        return self.text if self.text.startswith(("env:", "file:")) else None
 
     def resolve(self) -> str:
         """The password itself; call on the driver, as late as possible."""

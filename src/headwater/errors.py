@@ -143,6 +143,7 @@ CODES: dict[str, str] = {
     "backfill.none": "There is no backfill that could be paused, resumed or cancelled.",
     "secret.missing": "A password reference leads nowhere.",
     # the machine
+    "home.missing": "There is no home in the directory.",
     "home.newer": "The home directory belongs to a newer Headwater.",
     "home.locked": "Another server runs on this home.",
     "home.unusable": "The home directory cannot be used.",
@@ -186,6 +187,7 @@ CODES: dict[str, str] = {
     ),
     "data.history_missing": "Changes that the table needs are no longer in the changelog.",
     "data.base_damaged": "Files of a base are missing or were changed from outside.",
+    "sql.refused": "Some statements of a file could not be carried out; the others were.",
     "data.differs": "The lake differs from the upstream.",
     "job.fenced": "Another owner has taken over the job.",
     "job.failed": "A background job failed unexpectedly.",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Self
 
 from headwater import config
 from headwater.engine import remote, wire
-from headwater.engine.home import Home
+from headwater.engine.home import Home, is_home, missing_home
 from headwater.engine.results import Result, Status, TableStatus, Verified
 from headwater.engine.status import status_of
 from headwater.engine.upstreams import passed, upstream_of
@@ -26,30 +27,37 @@ if TYPE_CHECKING:  # Spark, the kernels and the drivers take seconds to load: ea
     from headwater.engine.read import Reader
     from headwater.engine.server import Server
     from headwater.engine.until import Until
+    from headwater.sql.apply import Definitions
     from headwater.sql.execute import Executor
 
 PROGRESS_S = 0.25
+
+log = logging.getLogger(__name__)
 
 Progress = Callable[[list[TableStatus]], None]
 
 
 def open_home(home: str | Path | None = None, spark: SparkSession | None = None) -> Headwater:
-    """Opens a home (default: HEADWATER_HOME, else ./headwater-data), creating it if it does not exist.
+    """Opens a home (default: HEADWATER_HOME, else ./headwater-data).
 
-    A session given as `spark` must have Delta's extension and catalog; otherwise one is started when it is needed.
+    Where there is none, `run`, `running` and CREATE CONNECTION create it; anything else is an error (`home.missing`). A
+    session given as `spark` must have Delta's extension and catalog; otherwise one is started when it is needed.
     """
-    return Headwater(Home.open(config.home_from(None if home is None else str(home))), spark)
+    return Headwater(config.home_from(None if home is None else str(home)), spark)
 
 
 class Headwater:
     """An open home. Use as a context manager, or call `close()`.
 
-    `sql` and `table` answer at the newest epoch, whether a server runs or not; `run` is the server.
+    `sql` and `table` answer at the newest epoch, whether a server runs or not; `run` is the server. `on_notice` is
+    called with what the user should know of the home: that it was created, that it was open to other users.
     """
 
-    def __init__(self, home: Home, session: SparkSession | None = None) -> None:
-        self.home = home.path
-        self._home = home
+    def __init__(self, home: Path, session: SparkSession | None = None) -> None:
+        self.home = home
+        self.on_notice: Callable[[str], None] = log.info
+        self._definitions: Definitions | None = None
+        self._opened: Home | None = None
         self._given = session
         self._own: SparkSession | None = None
         self._server: Server | None = None
@@ -61,6 +69,8 @@ class Headwater:
         other = None if self._server else remote.find(self.home)
         if other is not None:
             return other.sql(text, require_complete=require_complete)
+        if self._opened is None and _makes_connection(text):
+            self._open(create=True)
         return self._executor().run(text, require_complete=require_complete)
 
     def table(self, name: str) -> DataFrame:
@@ -77,15 +87,28 @@ class Headwater:
         metrics_port: int = 0,
         until: str = "",
     ) -> None:
-        """Applies the definitions and keeps the tables fresh until KeyboardInterrupt.
+        """Carries out the definitions that can be carried out and keeps the tables fresh until KeyboardInterrupt.
 
+        What was refused is told by `refused()`, and tried again where that can help; what is left at the end is raised.
+        Where nothing at all is defined, that is at once.
         With `once` it returns when every table has caught up with the upstream as it was when all were defined, and
         folds before it does (unless `fold` is False); what failed is raised once all others are there. With `until`, a
         position or a time, nothing that committed after it is taken in, and it returns when that place is reached.
         `metrics_port`: see `running`.
         """
+        from headwater.sql.apply import Definitions
+
+        definitions = Definitions(text, lambda step: self._executor().carry_out(step), self.on_notice)
+        self._definitions = definitions
+
+        def go_on() -> bool:
+            definitions.apply_if_due()
+            return False
+
         with self.running(metrics_port=metrics_port, until=until):
-            self._executor().run(text)
+            definitions.apply()
+            if (cause := definitions.cause()) is not None and self._is_empty():
+                raise cause
             if until:
                 self._watch(progress, self._has_reached_end)
                 if fold:
@@ -96,7 +119,13 @@ class Headwater:
                     self.fold_all()
                 self._raise_failures()
             else:
-                self._watch(progress, lambda: False)
+                self._watch(progress, go_on)
+        if (refused := self.refused()) is not None:
+            raise refused
+
+    def refused(self) -> HeadwaterError | None:
+        """What of the last `run`'s text was not carried out, with reasons and ways out; None if everything was."""
+        return None if self._definitions is None else self._definitions.error()
 
     @contextlib.contextmanager
     def running(self, *, metrics_port: int = 0, until: str = "") -> Iterator[Self]:
@@ -107,6 +136,7 @@ class Headwater:
         from headwater.engine.until import Until
         from headwater.observe.endpoint import observed
 
+        self._open(create=True)
         with observed(self._home, metrics_port), self._serving(Until.parse(until) if until else None):
             yield self
 
@@ -164,13 +194,29 @@ class Headwater:
 
             spark.stop(self._own)
             self._own = None
-        self._home.meta.close()
+        if self._opened is not None:
+            self._opened.meta.close()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
         self.close()
+
+    @property
+    def _home(self) -> Home:
+        return self._open(create=False)
+
+    def _open(self, *, create: bool) -> Home:
+        """The home, opened when it is first needed."""
+        with self._lock:
+            if self._opened is None:
+                if not create and not is_home(self.home):
+                    raise missing_home(self.home)
+                self._opened = Home.open(self.home)
+                for text in self._opened.notices:
+                    self.on_notice(text)
+            return self._opened
 
     def _executor(self) -> Executor:
         from headwater.sql.execute import Executor
@@ -193,11 +239,12 @@ class Headwater:
     def _read(self) -> Reader:
         if self._server is not None:
             return self._server.reader
+        home = self._home
         with self._lock:
             if self._reader is None:
                 from headwater.engine.read import Reader
 
-                self._reader = Reader(self._home, self._session)
+                self._reader = Reader(home, self._session)
             return self._reader
 
     def _session(self) -> SparkSession:
@@ -209,6 +256,11 @@ class Headwater:
         if self._own is None:
             self._own = spark.start(self.home)
         return self._own
+
+    def _is_empty(self) -> bool:
+        """Nothing is defined, so there is nothing to run."""
+        with self._home.meta.read() as c:
+            return not connections.all(c)
 
     def _catch_up(self, progress: Progress | None) -> None:
         with self._home.meta.read() as c:
@@ -276,6 +328,14 @@ class Headwater:
             if finished:
                 return
             time.sleep(PROGRESS_S)
+
+
+def _makes_connection(text: str) -> bool:
+    """Without a connection a home holds nothing, so only this statement is reason enough to make one."""
+    from headwater.sql.parse import parse
+    from headwater.sql.statements import CreateConnection
+
+    return any(isinstance(statement, CreateConnection) for statement in parse(text))
 
 
 __all__ = ["Headwater", "HeadwaterError", "open_home"]

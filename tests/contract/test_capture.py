@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from headwater.demo.embedded import EmbeddedPostgres
+from headwater.demo.process import PASSWORD
 from headwater.meta import connections, segments
 from headwater.model import ConnectionState
 from headwater.source.postgres.log import PostgresSource
@@ -102,7 +103,7 @@ def test_it_ends_cleanly_on_sigterm_and_lets_the_next_owner_in_at_once(database:
 def test_a_busy_slot_is_waited_for_and_shown(database: Any, tmp_path: Path) -> None:
     upstream = Upstream.prepare(database.dsn)
     with captured(tmp_path, upstream) as c:
-        holder = PostgresSource.of(c.info().options, "postgres").open_log(c.info().position, {})
+        holder = PostgresSource.of(c.info().options, PASSWORD).open_log(c.info().position, {})
         holder.begin(c.info().position)
         c.start()
         error = c.wait_state(ConnectionState.RETRYING, "source.slot_busy")
@@ -145,7 +146,7 @@ def test_a_wrong_password_fails_visibly_without_showing_it(database: Any, tmp_pa
         assert c.start().wait(60) == 1
         error = c.info().error
         assert error is not None and error["code"] == "source.authentication"
-        assert "postgres:postgres" not in c.log()
+        assert PASSWORD not in c.log()
 
 
 def test_an_unreachable_server_is_tried_again(database: Any, tmp_path: Path) -> None:

@@ -239,3 +239,29 @@ def test_definitions_outlive_the_home_being_closed(home: Home) -> None:
     home.hw.close()
     home.hw = headwater.open(home.path)
     assert home.names("TABLES") == ["orders"]
+
+
+def test_where_a_password_comes_from_is_shown_and_the_password_is_not(
+    home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    secret = home.database.server.password
+    monkeypatch.setenv("SHOP_PASSWORD", secret)
+    (tmp_path / "it's").write_text(secret)
+    quoted = str(tmp_path / "it's").replace("'", "''")
+    for name, given in (("a", "env:SHOP_PASSWORD"), ("b", f"file:{quoted}"), ("c", secret)):
+        home.sql(home.connection(name, password=given))
+        (shown,) = home.sql(f"SHOW CREATE CONNECTION {name}")
+        assert shown.rows is not None
+        text = str(shown.rows.column(0)[0])
+        assert (f"password = '{given}'" in text) == (name != "c")
+        if name == "c":
+            assert "password" not in text
+        else:
+            assert home.sql(text)[0].message == f"connection {name} exists already"
+
+
+def test_a_pattern_in_the_place_of_a_table_is_told_what_there_is(home: Home) -> None:
+    home.sql(home.connection())
+    e = home.refused("CREATE TABLE t FROM CONNECTION c TABLE 'public.*'")
+    assert e.code == "table.missing" and e.hint.startswith("Write one CREATE TABLE for each table")
+    assert "public.orders" in e.hint

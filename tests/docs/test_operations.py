@@ -7,7 +7,8 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
-from headwater.cli.screen import ORDER, RETRIES
+from headwater.cli.screen import ORDER
+from headwater.cli.words import RETRIES
 from headwater.engine.metrics import METRICS, STATES
 from headwater.errors import Retry
 from headwater.model import Control, RelationInfo, TableState

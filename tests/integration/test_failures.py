@@ -10,7 +10,9 @@ from pyspark.sql import SparkSession
 
 import headwater
 from headwater.engine.results import TableStatus
-from headwater.errors import DefinitionError, HeadwaterError
+from headwater.errors import DefinitionError, HeadwaterError, SourceError
+from headwater.meta import connections
+from headwater.model import ConnectionState
 from support import upstreams
 from support.lake import assert_equal, definitions
 from support.upstreams import Upstream
@@ -71,6 +73,32 @@ def test_a_table_whose_type_changed_stays_as_it_was_and_no_other_stops(
             hw.sql("SELECT count(*) FROM bad", require_complete=True)
 
 
+def test_a_missing_table_keeps_no_other_away_and_what_was_mended_is_not_told_again(
+    database: Any, spark: SparkSession, tmp_path: Path
+) -> None:
+    for name in ("a", "c"):
+        database.execute(f"CREATE TABLE {name} (id int PRIMARY KEY)")
+    text = definitions(database, ["a", "b", "c"]).replace("CREATE TABLE b", "SELECT 1;\nCREATE TABLE b")
+    with headwater.open(tmp_path / "home", spark=spark) as hw:
+        notices: list[str] = []
+        hw.on_notice = notices.append
+        with pytest.raises(HeadwaterError) as e:
+            hw.run(text, once=True, fold=False)
+        assert (e.value.code, e.value.exit_status) == ("sql.refused", 1)
+        assert "1 of 4 statements was not carried out:\nline 4: " in e.value.message
+        assert "(table.missing)\n  → " in e.value.message
+        assert {t.name: t.state for t in hw.status().tables} == {"a": "live", "c": "live"}
+        assert notices[0] == f"created the home {tmp_path / 'home'}"
+        assert [n.split(";")[0] for n in notices[1:]][-1].startswith("line 4: the database")
+        with hw._home.meta.write() as c:  # as an earlier start left it
+            wrong = SourceError("source.authentication", "wrong password", "Correct it.")
+            connections.set_state(c, 1, ConnectionState.FAILED, wrong)
+    database.execute("CREATE TABLE b (id int PRIMARY KEY)")
+    with headwater.open(tmp_path / "home", spark=spark) as hw:
+        hw.run(text, once=True, fold=False)
+        assert {t.name: t.state for t in hw.status().tables} == {"a": "live", "b": "live", "c": "live"}
+
+
 def test_files_that_were_removed_from_outside_are_an_error_with_the_way_out(
     database: Any, spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -93,6 +121,7 @@ REFUSED = (
     ("SELECT\n  id FROM t WHERE (id = 1", "sql.query", "line 2, column"),
     ("SELECT 1 / (id - id) FROM t", "sql.query", "Division by zero"),
     ("SELECT * FROM tt", "name.unknown", "no table tt"),
+    ("SELECT p:nested.a[0] FROM (SELECT '{}' AS p FROM t)", "sql.query", "not variant type"),
 )
 
 

@@ -65,7 +65,7 @@ def test_a_backfill_tells_what_it_waits_for_how_far_it_is_and_what_was_counted(
             older.execute("ROLLBACK")
         wait_for(lambda: backfill(server, "orders")["state"] == "live", "the table is filled")
         done = backfill(server, "orders")
-        assert (done["covered"], done["rows"], done["estimated_rows"]) == ("100 %", ROWS, ROWS)
+        assert (done["covered"], done["scanned_rows"], done["estimated_rows"]) == ("100 %", ROWS, ROWS)
         assert done["waits_for"] is None and done["error"] is None and done["position"]
         wait_for(lambda: backfill(server, "orders")["lag_bytes"] == 0, "the changelog has caught up")
 

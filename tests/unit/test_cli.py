@@ -16,7 +16,6 @@ import pytest
 
 from headwater.cli import frame
 from headwater.cli.app import app
-from headwater.cli.run import definitions
 from headwater.cli.shell import MORE, PROMPT, statements
 from headwater.engine import remote, wire
 from headwater.engine.results import Result, Status, TableStatus, Verified
@@ -123,6 +122,14 @@ def test_each_error_has_its_exit_status(engine: Engine, capsys: pytest.CaptureFi
     assert "Traceback" not in "".join(capsys.readouterr())
 
 
+def test_without_a_command_the_help_is_shown_and_nothing_is_wrong(capsys: pytest.CaptureFixture[str]) -> None:
+    assert headwater() == 0
+    shown = capsys.readouterr()
+    assert headwater("--help") == 0
+    assert shown.out == capsys.readouterr().out and "Commands" in shown.out
+    assert shown.err == ""
+
+
 def test_a_defect_is_told_without_a_stack_trace(engine: Engine, capsys: pytest.CaptureFixture[str]) -> None:
     assert headwater("sql", "-c", "DESCRIBE t") == 1
     err = capsys.readouterr().err
@@ -163,14 +170,6 @@ def test_the_program_itself_starts_and_ends_with_the_status() -> None:
     assert wrong.returncode == 2 and b"Traceback" not in wrong.stderr
 
 
-def test_run_takes_definitions_and_names_the_questions() -> None:
-    text = "CREATE TABLE t FROM CONNECTION c;\nSELECT 1;\nDROP TABLE u"
-    kept, warnings = definitions(text)
-    assert kept == "CREATE TABLE t FROM CONNECTION c;\nDROP TABLE u"
-    assert warnings == ["line 2: run takes definitions; ask this with `headwater sql`"]
-    assert definitions("DROP TABLE t -- x") == ("DROP TABLE t -- x", [])
-
-
 def test_the_shell_reads_until_a_statement_ends() -> None:
     lines = iter(["", "SELECT 1", "  , ';'", ";", "help", None, "dropped", KeyboardInterrupt, "SHOW TABLES;", "quit"])
     prompts: list[str] = []
@@ -198,6 +197,7 @@ def test_the_shell_ends_with_the_input(capsys: pytest.CaptureFixture[str]) -> No
 RUNNER = """
 import sys, time, signal
 from headwater.cli import run as command, frame
+from headwater.errors import HeadwaterError
 class Home:
     def run(self, text, *, once, fold, progress, **options):
         try:
@@ -211,6 +211,9 @@ class Home:
             print("cleaning", flush=True)
             time.sleep(float(sys.argv[1]))
             print("clean", flush=True)
+    def refused(self):
+        if len(sys.argv) > 2:
+            return HeadwaterError("sql.refused", "1 of 2 statements was not carried out:", "Run it again.")
     def close(self):
         print("closed", flush=True)
 command.open_home = lambda home: Home()
@@ -219,9 +222,12 @@ sys.exit(frame.guarded(lambda: app(["run"], standalone_mode=False)))
 """
 
 
-def _started(cleaning_s: float) -> subprocess.Popen[str]:
+def _started(cleaning_s: float, *arguments: str) -> subprocess.Popen[str]:
     process = subprocess.Popen(
-        [sys.executable, "-c", RUNNER, str(cleaning_s)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [sys.executable, "-c", RUNNER, str(cleaning_s), *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     )
     assert process.stdout is not None and process.stdout.readline() == "running\n"
     return process
@@ -234,6 +240,14 @@ def test_a_signal_stops_a_run_cleanly_with_0(number: signal.Signals) -> None:
     out, err = process.communicate(timeout=30)
     assert (process.returncode, out) == (0, "cleaning\nclean\nclosed\n")
     assert "stopping …" in err and "✓ stopped; the next start continues here" in err
+
+
+def test_a_run_that_left_statements_out_says_so_when_it_is_stopped_and_ends_with_1() -> None:
+    process = _started(0, "refused")
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=30)
+    assert process.returncode == 1
+    assert err.index("✓ stopped") < err.index("✗ 1 of 2 statements was not carried out:") < err.index("→ Run it again.")
 
 
 def test_impatience_does_not_break_a_clean_stop_until_the_third_time() -> None:

@@ -74,7 +74,7 @@ def test_the_same_word_for_a_state_everywhere(home: Home) -> None:
     assert tables is not None and backfills is not None
     assert tables["state"].to_pylist() == backfills["state"].to_pylist() == ["paused", "filling"]
     assert tables["spans"].to_pylist() == backfills["spans"].to_pylist() == ["3/5", "3/5"]
-    assert tables["scanned_rows"].to_pylist() == backfills["rows"].to_pylist() == [21, 21]
+    assert tables["scanned_rows"].to_pylist() == backfills["scanned_rows"].to_pylist() == [21, 21]
     assert backfills["note"].to_pylist() == [None, "its keys compare only in the database: readable when complete"]
 
 

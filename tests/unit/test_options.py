@@ -6,6 +6,7 @@ import pytest
 
 from headwater.errors import SqlError
 from headwater.sql.options import TABLES, shown, validate
+from headwater.sql.parse import parse
 
 GIVEN = {"type": "postgres-cdc", "hostname": "h", "username": "u", "database.name": "d"}
 
@@ -57,6 +58,28 @@ def test_an_unknown_name_gets_the_nearest() -> None:
     assert problem(database="x").hint == "Did you mean database.name?"
     assert problem(zzz="x").hint.startswith("Options are type, hostname")
     assert problem(zzz="x").code == "sql.unknown_option"
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"type": "privatelink", "provider": "aws", "service.name": "com.amazonaws.xyz.us-east-1.abc-xyz-0000"},
+        GIVEN | {"connection.name": "pg_privatelink"},
+        GIVEN | {"privatelink.targets": '[{"port": 5432}]'},
+    ],
+)
+def test_what_only_hosted_clouds_have_gets_an_answer_of_its_own(given: dict[str, str]) -> None:
+    with pytest.raises(SqlError) as caught:
+        validate("connection", given)
+    assert caught.value.code == "sql.unsupported" and "hosted clouds only" in caught.value.message
+    assert "DNS name" in caught.value.hint and "hostname" in caught.value.hint
+
+
+def test_a_name_that_was_copied_as_a_link_is_told_how_to_write_it() -> None:
+    with pytest.raises(SqlError) as caught:
+        parse("CREATE CONNECTION c WITH (\n    [database.name](http://database.name/) = 'mydb',\n)")
+    assert (caught.value.line, caught.value.column) == (2, 5)
+    assert caught.value.hint == "Write database.name = '…'."
 
 
 def test_a_missing_one_is_named() -> None:

@@ -84,6 +84,18 @@ def test_anything_else_is_spark_s_failure_with_its_cause() -> None:
     assert e.message == "Spark failed at the query: Java heap space"
 
 
+def test_an_error_that_spark_has_no_words_for_is_told_by_its_name() -> None:
+    said = (
+        "An error occurred while calling o93.sql.\n: org.apache.spark.SparkException: [INTERNAL_ERROR] "
+        "Cannot find main error class 'COLUMN_IS_NOT_VARIANT_TYPE' SQLSTATE: XX000\n\tat a.b(c)"
+    )
+    e = refusal(Exception(said), query("SELECT props:a FROM t"))
+    assert (e.code, e.message) == ("sql.query", "column is not variant type")
+    assert "parse_json(column):path" in e.hint
+    e = refusal(Exception(said.replace("COLUMN_IS_NOT_VARIANT_TYPE", "NOTHING_KNOWN")), query("SELECT 1"))
+    assert (e.code, e.message) == ("sql.query", "nothing known") and e.hint
+
+
 def test_no_place_is_guessed_behind_a_changelog_call() -> None:
     said = "[PARSE_SYNTAX_ERROR] Syntax error at or near 'x'. SQLSTATE: 42601 (line 1, pos 40)"
     e = refusal(Exception(said), query("SELECT * FROM changelog('c') WHERE x x"))

@@ -17,8 +17,9 @@ from hypothesis import strategies as some
 from rich.cells import cell_len
 from rich.console import Console, RenderableType
 
-from headwater.cli import render
-from headwater.cli.screen import Screen, line, overview, short, size
+from headwater.cli import lines, render
+from headwater.cli.lines import line
+from headwater.cli.screen import Screen, overview, short, size
 from headwater.cli.status import report as status_report
 from headwater.cli.status import watch
 from headwater.cli.values import distinct_names, plain
@@ -195,15 +196,20 @@ FILLING = TableStatus(
 )
 WAITING = TableStatus("shipments", "waiting", waiting_for="transaction 731 (pid 4711)")
 PAUSED = TableStatus("parts", "paused", 1, 4, covered=0.25, waiting_for="RESUME BACKFILL parts")
-FAILED = TableStatus("items", "failed", rows=5, error="column a changed", hint="RESYNC TABLE items;", retry="after fix")
+FAILED = TableStatus(
+    "items", "failed", scanned_rows=5, error="column a changed", hint="RESYNC TABLE items;", retry="after fix"
+)
 LIVE = TableStatus("empty", "live", covered=1.0, lag_s=240.0)
 
 
 def test_a_line_per_table_without_a_terminal() -> None:
-    assert line(FILLING) == "orders: filling, 43 %, 12 of 28 spans, 1,234,567 rows, 80,000 rows/s, ≈ 3 min left"
+    assert line(FILLING) == "orders: filling, 43 %, 12 of 28 spans, 1,234,567 rows scanned, 80,000 rows/s, ≈ 3 min left"
     assert line(WAITING) == "shipments: waiting, for transaction 731 (pid 4711)"
     assert line(PAUSED) == "parts: paused, waits for RESUME BACKFILL parts, 25 %, 1 of 4 spans"
-    assert line(FAILED) == "items: failed, 5 rows: column a changed\n  → RESYNC TABLE items; (it goes on after that)"
+    assert line(FAILED).splitlines() == [
+        "items: failed, 5 rows scanned: column a changed",
+        "  → RESYNC TABLE items; (it goes on after that)",
+    ]
     assert line(LIVE) == "empty: live"
 
 
@@ -214,11 +220,29 @@ def test_without_a_terminal_a_state_is_said_once() -> None:
             screen.update([LIVE, FAILED])
         screen.update([TableStatus("empty", "failed", error="x")])
     assert out.getvalue().splitlines() == [
-        "empty: live",
-        "items: failed, 5 rows: column a changed",
+        "items: failed, 5 rows scanned: column a changed",
         "  → RESYNC TABLE items; (it goes on after that)",
+        "empty: live",
         "empty: failed: x",
     ]
+
+
+def test_without_a_terminal_many_tables_are_a_line_every_few_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0.0
+    monkeypatch.setattr(lines.time, "monotonic", lambda: now)
+    said: list[str] = []
+    screen = lines.Lines(said.append)
+    states = ("defined", "waiting", "filling", "live")
+    for moment in range(80):  # 20 seconds, in which each of 30 tables goes through all its states
+        now = moment / 4
+        at = [min(3, max(0, (moment - i) // 12)) for i in range(30)]
+        screen.update([TableStatus(f"t{i}", states[s], covered=s / 3, scanned_rows=100 * s) for i, s in enumerate(at)])
+    assert said[0] == "30 tables: 30 defined, 0 % covered"
+    assert said[-1] == "30 tables: 30 live, 9,000 rows scanned"
+    assert len(said) <= 2 + 20 / lines.INTERVAL_S
+    assert re.fullmatch(r"30 tables: \d+ \w+(, \d+ \w+)*, \d+ % covered, [\d,]+ rows scanned", said[2])
+    screen.update([TableStatus("t7", "live", error="no answer", hint="Wait.", retry="auto")])
+    assert said[-1].startswith("t7: live: no answer")
 
 
 def test_the_overview_shows_every_table_and_why_it_stands_still() -> None:
@@ -228,7 +252,7 @@ def test_the_overview_shows_every_table_and_why_it_stands_still() -> None:
     assert "⚠ parts waits for RESUME BACKFILL parts" in shown
     assert "✗ items: column a changed\n  → RESYNC TABLE items; (it goes on after that)" in shown
     assert re.search(r"empty +live .* 100 % .* 4 min", shown)
-    assert shown.splitlines()[0].split() == ["table", "state", "covered", "spans", "rows", "rate", "left", "lag"]
+    assert shown.splitlines()[0].split() == ["table", "state", "covered", "spans", "scanned", "rate", "left", "lag"]
 
 
 def test_on_a_narrow_screen_every_row_is_one_line() -> None:

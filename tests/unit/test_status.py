@@ -115,7 +115,7 @@ def test_progress_is_counted_in_spans_rows_and_estimates(home: Home) -> None:
     with home.meta.write() as c:
         relations.set_rows_estimate(c, id, 9000)
     t = one(home, Serving(rates={id: 100.0}))
-    assert (t.spans_done, t.spans_total, t.rows, t.covered) == (2, 5, 3000, 0.25)  # the last one was empty
+    assert (t.spans_done, t.spans_total, t.scanned_rows, t.covered) == (2, 5, 3000, 0.25)  # the last one was empty
     assert (t.rows_estimate, t.rate, t.left_s) == (9000, 100.0, 60.0)
     assert (t.lag_s, t.lag_bytes, t.overlay, t.connection) == (1.5, 4096, 7, "pg")
     assert (one(home).rate, one(home).left_s, one(home).lag_bytes) == (0.0, None, None)

@@ -13,10 +13,9 @@ from headwater.cli import frame
 
 app = typer.Typer(
     add_completion=False,
-    no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
-    help="Live PostgreSQL and MySQL tables in a Delta lake: exact, lock-free, fresh to the second.",
+    help="Live PostgreSQL, MySQL and MariaDB tables in a Delta lake: exact, lock-free, fresh to the second.",
 )
 
 Home = Annotated[
@@ -42,13 +41,15 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
+@app.callback(invoke_without_command=True)
 def _top(
+    context: typer.Context,
     version: Annotated[
         bool, typer.Option("--version", help="Print the version and end.", callback=_version, is_eager=True)
     ] = False,
 ) -> None:
-    pass
+    if context.invoked_subcommand is None:
+        print(context.get_help())
 
 
 @app.command()

@@ -12,10 +12,13 @@ import headwater
 from headwater.cli import render
 from headwater.engine.remote import Answering, find
 from headwater.engine.results import TableStatus
+from headwater.errors import HeadwaterError
 
 
 class Facade(Answering, Protocol):
     """What `headwater.open` gives, as far as commands use it."""
+
+    on_notice: Callable[[str], None]
 
     def run(
         self,
@@ -30,12 +33,18 @@ class Facade(Answering, Protocol):
         """Applies definitions, then keeps tables fresh until KeyboardInterrupt (or, with `once`, caught up)."""
         ...
 
+    def refused(self) -> HeadwaterError | None:
+        """What of the definitions was not carried out."""
+        ...
+
     def close(self) -> None: ...
 
 
 def open_home(home: Path) -> Facade:
-    """An engine of this process for the home."""
-    return cast(Callable[[Path], Facade], headwater.open)(home)
+    """An engine of this process for the home; what it has to say goes to stderr."""
+    hw = cast(Callable[[Path], Facade], headwater.open)(home)
+    hw.on_notice = lambda text: render.console(sys.stderr).print(render.warning(text))
+    return hw
 
 
 @contextlib.contextmanager

@@ -18,7 +18,7 @@ from headwater.cli.reach import open_home
 from headwater.cli.screen import Screen
 from headwater.engine.results import TableStatus
 from headwater.sql.parse import parse
-from headwater.sql.statements import Describe, Explain, Query, Show, ShowCreate
+from headwater.sql.steps import steps
 
 
 def run(
@@ -26,21 +26,20 @@ def run(
 ) -> dict[str, Any]:
     """Runs until Ctrl-C, with `once` until every table has caught up, with `until` up to that place in the log.
 
-    Returns what the envelope says.
+    Returns what the envelope says; raises at the end what of the file was not carried out.
     """
     err = render.console(sys.stderr)
-    text, warnings = definitions("" if file is None else frame.read_text(file))
-    for warning in warnings:
-        err.print(render.warning(warning))
+    text = "" if file is None else frame.read_text(file)
+    steps(parse(text))  # all of it before any of it, and before Spark starts: a typo shows at once
     stop = Stop()
     hw = open_home(home)
+    hw.on_notice = lambda text: err.print(render.warning(text))  # the console that a live screen knows of
     try:
         work = partial(hw.run, text, once=once, fold=fold, metrics_port=metrics_port, until=until)
         if not quiet:
             err.print(f"home {home}; Ctrl-C stops, the next start continues")
-        if metrics_port and not quiet:
-            err.print(f"metrics at http://127.0.0.1:{metrics_port}/metrics")
-        _run(work, stop, err, quiet=quiet)
+        at = f"metrics at http://127.0.0.1:{metrics_port}/metrics" if metrics_port else ""
+        _run(work, stop, err, at, quiet=quiet)
     except KeyboardInterrupt:
         if not stop.asked:
             raise
@@ -52,19 +51,24 @@ def run(
         if until and not stop.asked:
             ended = f"reached {until}; the next start continues here"
         err.print(render.done(ended))
+    if (refused := hw.refused()) is not None:
+        raise refused
     return {"home": str(home), "stopped": stop.asked > 0, "once": once}
 
 
-def _run(work: Callable[..., object], stop: Stop, err: Console, *, quiet: bool) -> None:
-    """Does the work with a screen that shows its progress, or without one."""
+def _run(work: Callable[..., object], stop: Stop, err: Console, begun: str, *, quiet: bool) -> None:
+    """Does the work with a screen that shows its progress, or without one; says `begun` once the server runs."""
     if quiet:
         work(progress=lambda tables: stop.hold())
         return
     with Screen(err) as screen:
         stop.note = screen.note
+        unsaid = [begun] if begun else []
 
         def progress(tables: list[TableStatus]) -> None:
             stop.hold()
+            while unsaid:
+                err.print(unsaid.pop())
             screen.update(tables)
 
         work(progress=progress)
@@ -98,13 +102,3 @@ class Stop:
             self.note("still stopping; once more ends it at once")
         else:
             os._exit(frame.INTERRUPTED)
-
-
-def definitions(text: str) -> tuple[str, list[str]]:
-    """The text without its questions, and a warning for each. Read before Spark starts: a typo shows at once."""
-    statements = parse(text)
-    questions = [s for s in statements if isinstance(s, Query | Explain | Show | ShowCreate | Describe)]
-    if not questions:
-        return text, []
-    kept = ";\n".join(s.text for s in statements if s not in questions)
-    return kept, [f"line {q.line}: run takes definitions; ask this with `headwater sql`" for q in questions]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from types import TracebackType
 from typing import Self
@@ -14,12 +13,12 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from headwater.cli.lines import Lines
 from headwater.cli.render import count, visible
-from headwater.engine.progress import about, percent
+from headwater.cli.words import covered, way_out
+from headwater.engine.progress import about
 from headwater.engine.results import ConnectionStatus, JobStatus, TableStatus
-from headwater.errors import Retry
 
-LINE_INTERVAL_S = 5.0  # between two lines about one table whose state stays the same
 SHOWN_TABLES = 30
 WIDE, FULL = 100, 130  # columns that a screen needs for most, and for everything
 NAME_WIDTH = 30  # a longer name is cut before anything else is
@@ -33,13 +32,8 @@ STYLES = {
     "failed": "bold red",
     "defined": "dim",
 }
-HEADS = ("table", "state", "covered", "", "spans", "rows", "rate", "left", "lag")
+HEADS = ("table", "state", "covered", "", "spans", "scanned", "rate", "left", "lag")
 ORDER = ("failed", "waiting", "filling", "paused", "defined", "live")  # what a short screen shows first
-RETRIES = {
-    Retry.AUTO: "it is tried again by itself",
-    Retry.AFTER_FIX: "it goes on after that",
-    Retry.NEVER: "it is not tried again",
-}
 
 
 class Screen:
@@ -52,7 +46,7 @@ class Screen:
             if console.is_terminal
             else None
         )
-        self._said: dict[str, tuple[str, float]] = {}
+        self._lines = Lines(console.print)
         self._shown: RenderableType = Text()
 
     def __enter__(self) -> Self:
@@ -72,8 +66,7 @@ class Screen:
             self._shown = overview(tables, self._console.width, room)
             self._live.update(self._shown)
             return
-        for status in tables:
-            self._say(status)
+        self._lines.update(tables)
 
     def note(self, text: str) -> None:
         """A line below the tables; may be called from a signal handler."""
@@ -81,34 +74,6 @@ class Screen:
             self._live.update(Group(self._shown, Text(text)), refresh=True)
         else:
             self._console.print(text)
-
-    def _say(self, status: TableStatus) -> None:
-        """A line when the state changes, and now and then while a table is being filled."""
-        state, at = self._said.get(status.name, ("", 0.0))
-        now = time.monotonic()
-        if status.state == state and (status.state != "filling" or now - at < LINE_INTERVAL_S):
-            return
-        self._said[status.name] = (status.state, now)
-        self._console.print(line(status))
-
-
-def line(status: TableStatus) -> str:
-    """One table as one line of plain text."""
-    parts = [status.state]
-    if status.waiting_for:
-        parts.append(f"for {status.waiting_for}" if status.state == "waiting" else f"waits for {status.waiting_for}")
-    if status.state in ("filling", "paused") and status.spans_total:
-        parts += [_covered(status), f"{status.spans_done} of {count(status.spans_total, 'span')}"]
-    if status.rows:
-        parts.append(count(status.rows, "row"))
-    if status.state == "filling" and status.rate:
-        parts.append(f"{status.rate:,.0f} rows/s")
-    if status.left_s is not None:
-        parts.append(f"{about(status.left_s)} left")
-    text = f"{status.name}: {', '.join(parts)}"
-    if status.error:
-        text += f": {status.error}" + (f"\n  → {_way_out(status)}" if status.hint else "")
-    return "\n".join(visible(part) for part in text.split("\n"))
 
 
 def overview(tables: Sequence[TableStatus], width: int = 120, room: int | None = None) -> RenderableType:
@@ -135,9 +100,9 @@ def overview(tables: Sequence[TableStatus], width: int = 120, room: int | None =
             Text(visible(status.name), style="bold"),
             Text(status.state, style=STYLES.get(status.state, "")),
             ProgressBar(total=1.0, completed=_bar(status), width=24 if full else 12 if wide else 10),
-            Text(_covered(status)),
+            Text(covered(status)),
             Text(spans if status.spans_total else "", style="dim"),
-            Text(_rows(status, full) if wide else short(status.rows)),
+            Text(_rows(status, full) if wide else short(status.scanned_rows)),
             Text(_rate(status, full), style="dim"),
             Text("" if status.left_s is None else about(status.left_s)),
             Text(behind(status.lag_s, status.lag_bytes if full else None), style="dim"),
@@ -154,7 +119,7 @@ def notes(found: Sequence[TableStatus] | Sequence[ConnectionStatus] | Sequence[J
     names: dict[tuple[str, ...], list[str]] = {}
     for x in found:
         if x.error:
-            names.setdefault(("error", x.error, _way_out(x)), []).append(x.name)
+            names.setdefault(("error", x.error, way_out(x)), []).append(x.name)
         elif x.waiting_for:
             names.setdefault(("waits", x.waiting_for), []).append(x.name)
         if isinstance(x, TableStatus) and x.note:
@@ -198,14 +163,6 @@ def short(n: float) -> str:
     return f"{n:,.1f} T"
 
 
-def _way_out(x: TableStatus | ConnectionStatus | JobStatus) -> str:
-    """The hint, and whether it goes on by itself."""
-    retry = RETRIES[Retry(x.retry)] if x.retry else ""
-    if not x.hint or not retry:
-        return x.hint or retry
-    return x.hint if "again" in x.hint or "by itself" in x.hint else f"{x.hint} ({retry})"
-
-
 def _who(names: list[str]) -> str:
     more = f" and {len(names) - 3} more" if len(names) > 3 else ""
     return visible(", ".join(names[:3])) + more
@@ -213,7 +170,7 @@ def _who(names: list[str]) -> str:
 
 def _rows(status: TableStatus, full: bool) -> str:
     """The rows that were read, of about how many."""
-    rows = f"{status.rows:,}" if full else short(status.rows)
+    rows = f"{status.scanned_rows:,}" if full else short(status.scanned_rows)
     if status.state in ("filling", "paused") and status.rows_estimate:
         return f"{rows} of ≈ {short(status.rows_estimate)}"
     return rows
@@ -228,7 +185,3 @@ def _rate(status: TableStatus, full: bool) -> str:
 def _bar(status: TableStatus) -> float:
     """How far the bar goes: a live table is full even if it has no spans to count."""
     return 1.0 if status.state == "live" else status.covered
-
-
-def _covered(status: TableStatus) -> str:
-    return percent(1.0 if status.state == "live" else status.covered)

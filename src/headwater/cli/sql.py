@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,7 +12,8 @@ from headwater.engine.remote import Answering
 from headwater.engine.results import Result
 from headwater.errors import InputError
 from headwater.sql.parse import parse
-from headwater.sql.statements import Begin, Commit, Statement
+from headwater.sql.statements import Statement
+from headwater.sql.steps import steps
 
 
 def run_sql(command: str | None, file: str | None, home: Path, *, format: str, require_complete: bool) -> None:
@@ -39,9 +39,9 @@ def run_statements(
     engine: Answering, statements: list[Statement], printer: Printer, *, require_complete: bool = False
 ) -> None:
     """Runs statements one after the other and prints each result as it comes."""
-    for text in _groups(statements):
+    for step in steps(statements):
         with busy("…"):
-            results = engine.sql(text, require_complete=require_complete)
+            results = engine.sql(step.text, require_complete=require_complete)
         for result in results:
             printer.show(result)
 
@@ -76,21 +76,6 @@ class Printer:
             render.write_csv(result, sys.stdout)
         else:
             render.console(sys.stdout).print(render.table(result))
-
-
-def _groups(statements: list[Statement]) -> Iterator[str]:
-    """The texts to send: a BEGIN … COMMIT block is one, anything else stands alone."""
-    block: list[str] = []
-    for statement in statements:
-        if block or isinstance(statement, Begin):
-            block.append(statement.text)
-            if isinstance(statement, Commit):
-                yield ";\n".join(block)
-                block = []
-        else:
-            yield statement.text
-    if block:
-        yield ";\n".join(block)  # no COMMIT: the engine says so, and makes nothing
 
 
 def _stdin() -> str:

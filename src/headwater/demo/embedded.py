@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from headwater.demo.machine import free_port, reachable
-from headwater.demo.process import ServerProcess
+from headwater.demo.process import PASSWORD, ServerProcess
 from headwater.errors import MachineError
 
 START_TIMEOUT_S = 60.0
@@ -30,7 +30,7 @@ DEFAULTS = {
 
 
 class EmbeddedPostgres(ServerProcess):
-    """A server of its own in a temporary directory, on a free loopback port, user `postgres`, password `postgres`.
+    """A server of its own in a temporary directory, on a free loopback port, user `postgres`.
 
     `version` 16 or 18. `crash()` is an immediate shutdown. `settings` are added to postgresql.conf.
     """
@@ -39,7 +39,7 @@ class EmbeddedPostgres(ServerProcess):
     ends = leaves = signal.SIGINT
     crashes = signal.SIGQUIT
     user = "postgres"
-    password = "postgres"
+    password = PASSWORD
 
     def __init__(self, version: int = 18, settings: dict[str, str] | None = None, database: str = "postgres") -> None:
         self.bin = _binaries(version)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import shutil
 import signal
 import subprocess
@@ -17,6 +18,7 @@ from headwater.errors import MachineError
 
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 30.0
+PASSWORD = secrets.token_hex(12)  # of this process: any user of the machine reaches a loopback port
 
 
 class ServerProcess(ABC):

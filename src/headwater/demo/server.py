@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from headwater.demo.machine import free_port, link_tree, reachable
-from headwater.demo.process import ServerProcess
+from headwater.demo.process import PASSWORD, ServerProcess
 
 LASTING = ("innodb_page_size", "innodb_data_file_path", "lower_case_table_names")  # what a data directory is made with
 
@@ -22,7 +22,7 @@ _templates: dict[tuple[Any, ...], Path] = {}
 
 
 class EmbeddedServer(ServerProcess):
-    """A server of the MySQL family in a temporary directory, on a free loopback port, user `root`, password `root`.
+    """A server of the MySQL family in a temporary directory, on a free loopback port, user `root`.
 
     `settings` are added to my.cnf: `None` is a bare flag.
     """
@@ -44,7 +44,7 @@ class EmbeddedServer(ServerProcess):
     }
 
     user = "root"
-    password = "root"
+    password = PASSWORD
 
     def __init__(self, settings: Settings | None = None, database: str = "test") -> None:
         install = self.find()

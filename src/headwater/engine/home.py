@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import fcntl
 import json
 import os
@@ -12,34 +13,64 @@ from typing import IO
 
 from headwater import config
 from headwater.engine.live import Live
+from headwater.engine.wire import SOCKET
 from headwater.errors import MachineError
 from headwater.meta.store import Meta
-from headwater.storage import Storage, usable_home
+from headwater.storage import LOCK, META, Storage, private_file, usable_home
+
+HOMES_SHOWN = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Home:
-    """An open home."""
+    """An open home. `notices` are what its user should know of how it was opened."""
 
     path: Path
     storage: Storage
     meta: Meta
+    notices: tuple[str, ...] = ()
     live: Live = field(default_factory=Live, repr=False, compare=False)
 
     @classmethod
     def open(cls, path: Path) -> Home:
         """Opens the home and creates what is missing."""
-        usable_home(path)
-        return cls(path, Storage(path), Meta(config.meta_url_from(path)))
+        notices = [] if is_home(path) else [f"created the home {path}"]
+        if usable_home(path):
+            notices.append(f"{path} was open to other users; from now on only its owner can read it")
+        url = config.meta_url_from(path)
+        if url == config.own_meta_url(path):
+            private_file(path / META)
+        return cls(path, Storage(path), Meta(url), tuple(notices))
 
     @property
     def socket(self) -> Path:
         """Where a running server answers."""
-        return self.path / "server.sock"
+        return self.path / SOCKET
 
     @property
     def lock(self) -> Path:
-        return self.path / "lock"
+        return self.path / LOCK
+
+
+def is_home(path: Path) -> bool:
+    """Somebody has made a home of this directory."""
+    return any((path / name).exists() for name in (META, LOCK, SOCKET))
+
+
+def missing_home(path: Path) -> MachineError:
+    """The error for a directory that is no home, with those that could be meant."""
+    near = ", or ".join(f"--home {found}" for found in _homes_near(path))
+    make = f"`headwater run FILE.sql --home {path}` makes one."
+    return MachineError("home.missing", f"there is no home in {path}", f"Did you mean {near}? {make}" if near else make)
+
+
+def _homes_near(path: Path) -> list[Path]:
+    """Homes that somebody who wrote this path may have meant: the default one, those inside and beside it."""
+    beside = [p for folder in (path, path.parent) if folder.is_dir() for p in folder.iterdir() if p != path]
+    default = config.home_from(None)
+    found = [p for p in dict.fromkeys((default, *sorted(beside))) if p != path and is_home(p)]
+    wanted = path.name.lower()
+    return sorted(found, key=lambda p: -difflib.SequenceMatcher(None, wanted, p.name.lower()).ratio())[:HOMES_SHOWN]
 
 
 class HomeLock:

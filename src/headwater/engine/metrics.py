@@ -147,7 +147,7 @@ def _tables(found: _Values, status: Status) -> None:
     for t in status.tables:
         found.put("headwater_table_state", 1, t.name, t.state)
         found.put("headwater_table_covered_ratio", t.covered, t.name)
-        found.put("headwater_table_rows", t.rows, t.name)
+        found.put("headwater_table_rows", t.scanned_rows, t.name)
         found.put("headwater_table_estimated_rows", t.rows_estimate, t.name)
         found.put("headwater_overlay_changes", t.overlay, t.name)
         found.put("headwater_unkept_values", t.unkept, t.name)

@@ -63,7 +63,7 @@ class TableStatus:
     state: str
     spans_done: int = 0
     spans_total: int = 0
-    rows: int = 0  # read by scans
+    scanned_rows: int = 0  # read by scans: not how many the table has
     rate: float = 0.0  # rows per second
     covered: float = 0.0
     rows_estimate: int | None = None

@@ -87,6 +87,7 @@ class Server:
         wait_until_gone(left_over)
         with self.home.meta.write() as c:
             held = lease.take(c, "server", f"{os.uname().nodename}:{os.getpid()}", force=True)
+            connections.forget_errors(c)  # those of an earlier start; this one has yet to try
         assert held is not None
         self._held = held
         permit.hand_over(self.home.path, held.fence)

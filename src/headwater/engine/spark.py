@@ -23,11 +23,14 @@ from pyspark.sql import SparkSession
 from headwater import config
 from headwater.errors import HeadwaterError, MachineError, Retry
 
+log = logging.getLogger(__name__)
+
 DELTA_PACKAGE = "io.delta:delta-spark_4.2_2.13:4.4.0"
 MIN_JAVA = 17
 END_S = 30.0  # a JVM that does not answer any more has ended by then
 EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
 CATALOG = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
+AUTHENTICATE = "spark.authenticate"
 
 SETTINGS = {
     "spark.sql.extensions": EXTENSION,
@@ -43,6 +46,7 @@ SETTINGS = {
     "spark.driver.memory": "2g",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
+    AUTHENTICATE: "true",  # any user of the machine reaches a loopback port; a local master makes its own secret
     "spark.scheduler.mode": "FAIR",
     "spark.python.worker.reuse": "true",
     "spark.python.daemon.module": "headwater.engine.workers",  # workers are born with what scans import
@@ -197,6 +201,8 @@ def check_session(session: SparkSession) -> SparkSession:
         raise MachineError(
             "spark.session", "the given Spark session lacks Delta", f"Start the session with {' and '.join(lacks)}."
         )
+    if session.conf.get(AUTHENTICATE, "false") != "true":
+        log.warning("the given Spark session has no %s=true: others may use its ports to run code", AUTHENTICATE)
     return session
 
 

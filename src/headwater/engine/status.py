@@ -134,7 +134,7 @@ def _table(seen: _Seen, r: RelationInfo, lag_s: float | None) -> TableStatus:
         state=r.shown_state,
         spans_done=p.covered,
         spans_total=p.total,
-        rows=p.rows,
+        scanned_rows=p.rows,
         rate=rate,
         covered=p.share,
         rows_estimate=estimated_rows(p),

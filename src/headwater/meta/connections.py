@@ -75,7 +75,19 @@ def statement(c: Connection, id: int) -> str:
 
 
 def set_secret(c: Connection, id: int, text: str | None) -> None:
+    """Changes the password reference; what was wrong with the old one is no longer true."""
     c.execute(sa.update(connection).where(connection.c.id == id).values(secret=text))
+    forget_errors(c, id)
+
+
+def forget_errors(c: Connection, id: int | None = None) -> None:
+    """What went wrong before is to be found again, or is mended: for one connection, or for all."""
+    wrong = connection.c.error.is_not(None)
+    c.execute(
+        sa.update(connection)
+        .where(wrong if id is None else sa.and_(wrong, connection.c.id == id))
+        .values(state=ConnectionState.DEFINED, error=None)
+    )
 
 
 def position_at(c: Connection, id: int) -> float:

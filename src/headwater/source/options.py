@@ -85,7 +85,7 @@ def connection(type: str, port: str, user: str, *own: Option) -> tuple[Option, .
         Option("hostname", text, "Host name, address or socket directory of the upstream.", required=True),
         Option("port", whole(1, 65535), "Port of the upstream.", port),
         Option("username", text, f"User with {user}.", required=True),
-        Option(SECRET, str, "Password: a value, `env:NAME` or `file:PATH`. Never shown again.", shown=False),
+        Option(SECRET, str, "Password: `env:NAME`, `file:PATH`, or a value, which is never shown again.", shown=False),
         Option("database.name", text, "Database to read.", required=True),
         Option(
             "ssl.mode", ssl_mode, "`disable`, `allow`, `prefer`, `require`, `verify-ca` or `verify-full`.", "prefer"

@@ -128,6 +128,11 @@ def _given(c: Cursor, word: str) -> tuple[dict[str, str], Callable[[str | None],
 
 
 def _option_name(c: Cursor) -> str:
+    if c.at("["):  # copied from a page that made links of dotted names
+        offset = c.offset
+        c.next()
+        name = _option_name(c)
+        raise c.error(f"[{name}](…) is a link and no name", f"Write {name} = '…'.", offset=offset)
     name = c.name("an option's name")
     while c.accept_symbol("."):
         name += "." + c.name("the rest of the option's name")

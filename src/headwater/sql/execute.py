@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from headwater.engine.home import Home
 from headwater.engine.read import Reader
 from headwater.engine.results import Result
-from headwater.errors import DefinitionError, SqlError
+from headwater.errors import DefinitionError
 from headwater.meta import relations
 from headwater.source.upstream import Upstream
 from headwater.sql import control, define, listing
@@ -15,6 +15,7 @@ from headwater.sql import statements as st
 from headwater.sql.define import Outcome, Planned
 from headwater.sql.parse import parse
 from headwater.sql.query import run_query
+from headwater.sql.steps import Step, steps
 
 
 class Executor:
@@ -41,33 +42,21 @@ class Executor:
 
     def run(self, text: str, *, require_complete: bool = False) -> list[Result]:
         """The results of all statements of a text; the first error ends it, what came before it stands."""
-        statements = parse(text)
         results: list[Result] = []
-        block: list[st.Statement] | None = None
-        for statement in statements:
-            if isinstance(statement, st.Begin):
-                if block is not None:
-                    raise _misplaced(statement, "BEGIN inside BEGIN", "COMMIT the first block before.")
-                block = []
-            elif isinstance(statement, st.Commit):
-                if block is None:
-                    raise _misplaced(statement, "COMMIT without BEGIN", "Leave it out, or begin the block with BEGIN.")
-                results += self._define_together(block)
-                block = None
-            elif block is not None:
-                block.append(statement)
-            else:
-                results.append(self._one(statement, require_complete))
-        if block is not None:
-            raise _misplaced(
-                statements[-1], "BEGIN without COMMIT; nothing of the block was made", "End it with COMMIT;"
-            )
+        for step in steps(parse(text)):
+            results += self.carry_out(step, require_complete=require_complete)
         return results
+
+    def carry_out(self, step: Step, *, require_complete: bool = False) -> list[Result]:
+        """The results of one step: a statement, or a block, of which all or nothing is made."""
+        if step.block:
+            return self._define_together(step.statements)
+        return [self._one(step.statements[0], require_complete)]
 
     def _one(self, statement: st.Statement, require_complete: bool) -> Result:
         match statement:
             case st.CreateConnection() | st.CreateTable():
-                return self._define_together([statement])[0]
+                return self._define_together((statement,))[0]
             case st.DropTable():
                 return self._done(define.drop_table(self._home, statement), statement)
             case st.DropConnection():
@@ -87,7 +76,7 @@ class Executor:
             case _:
                 return listing.run(self._home, statement)
 
-    def _define_together(self, block: list[st.Statement]) -> list[Result]:
+    def _define_together(self, block: Sequence[st.Statement]) -> list[Result]:
         """Checks all definitions of a block, then stores them in one meta transaction: all or none."""
         planned: list[tuple[st.Statement, Planned]] = []
         new: dict[str, Upstream] = {}
@@ -99,10 +88,6 @@ class Executor:
                     new[statement.name.lower()] = upstream
             elif isinstance(statement, st.CreateTable):
                 planned.append((statement, define.plan_table(self._home, statement, new)))
-            else:
-                raise _misplaced(
-                    statement, "only CREATE CONNECTION and CREATE TABLE stand in a block", "COMMIT the block before it."
-                )
         together = sum(isinstance(s, st.CreateTable) for s, _ in planned) > 1
         with self._home.meta.write() as c:
             number = relations.next_block(c) if together else 0
@@ -128,7 +113,3 @@ class Executor:
 
 def _result(outcome: Outcome, statement: st.Statement) -> Result:
     return Result(message=outcome.message, warnings=outcome.warnings, statement=type(statement).__name__)
-
-
-def _misplaced(statement: st.Statement, message: str, hint: str) -> SqlError:
-    return SqlError("sql.syntax", f"line {statement.line}: {message}", hint, line=statement.line)

@@ -9,6 +9,7 @@ import pyarrow as pa
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from headwater.config import Secret
 from headwater.engine.home import Home
 from headwater.engine.metrics import Family, collect
 from headwater.engine.progress import about, percent
@@ -17,6 +18,7 @@ from headwater.engine.status import status_of
 from headwater.errors import SqlError
 from headwater.meta import connections, epochs, progress, relations, spans, tables
 from headwater.model import RelationInfo
+from headwater.source.options import SECRET
 from headwater.sql import statements as st
 from headwater.sql.define import unknown
 from headwater.sql.ranges import condition, joined
@@ -99,13 +101,13 @@ def _tables(c: Connection) -> Result:
 
 
 def _backfills(status: Status) -> Result:
-    columns = [("table", STRING), ("state", STRING), ("covered", STRING), ("spans", STRING), ("rows", LONG)]
+    columns = [("table", STRING), ("state", STRING), ("covered", STRING), ("spans", STRING), ("scanned_rows", LONG)]
     columns += [("estimated_rows", LONG), ("rows_per_second", LONG), ("time_left", STRING), ("position", STRING)]
     columns += [("lag_seconds", DOUBLE), ("lag_bytes", LONG), ("waits_for", STRING), ("note", STRING)]
     columns += [("error", STRING), ("hint", STRING), ("retry", STRING)]
     rows = [
         (
-            *(t.name, t.state, percent(t.covered), f"{t.spans_done}/{t.spans_total}", t.rows, t.rows_estimate),
+            *(t.name, t.state, percent(t.covered), f"{t.spans_done}/{t.spans_total}", t.scanned_rows, t.rows_estimate),
             *(round(t.rate) if t.rate else None, None if t.left_s is None else about(t.left_s), t.position or None),
             *(None if t.lag_s is None else round(t.lag_s, 1), t.lag_bytes, t.waiting_for or None, t.note or None),
             *(f"{t.error} ({t.code})" if t.error else None, t.hint or None, t.retry or None),
@@ -153,10 +155,19 @@ def _create(c: Connection, statement: st.ShowCreate) -> Result:
         connection = connections.find(c, statement.name)
         if connection is None:
             raise unknown("connection", statement.name, [x.name for x in connections.all(c)])
-        text = connections.statement(c, connection.id)
+        text = _with_reference(connections.statement(c, connection.id), connections.secret(c, connection.id))
     else:
         text = relations.statement(c, _relation(c, statement.name))
     return _rows([("statement", STRING)], [(text + ";",)], f"SHOW CREATE {statement.kind.upper()} {statement.name}")
+
+
+def _with_reference(statement: str, secret: Secret | None) -> str:
+    """The definition with where its password comes from. That is no secret; a password itself is never shown."""
+    reference = None if secret is None else secret.reference
+    if reference is None:
+        return statement
+    head, end = statement.rsplit("\n)", 1)
+    return f"{head},\n    {SECRET} = {st.quote_text(reference)}\n){end}"
 
 
 def _describe(c: Connection, statement: st.Describe) -> Result:

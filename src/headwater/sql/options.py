@@ -18,6 +18,10 @@ from headwater.source.options import Option, boolean, one_of, text, whole
 
 OptionKind = Literal["connection", "table"]
 TYPE = "type"
+# What hosted clouds have and a server of one's own does not: there the network is somebody else's.
+HOSTED_TYPES = frozenset({"privatelink"})
+HOSTED_OPTIONS = frozenset({"connection.name", "privatelink.targets", "provider", "service.name"})
+HOSTED = "a private link exists in hosted clouds only"
 
 
 class Place(TypedDict, total=False):
@@ -87,6 +91,9 @@ def validate(
     options = _options(kind, given, place)
     known = {o.name: o for o in options}
     for name in given:
+        if kind == "connection" and name.lower() in HOSTED_OPTIONS:
+            hint = "Leave it out, and give the DNS name and the port of the link's endpoint as hostname and port."
+            raise _error("sql.unsupported", f"option {name}: {HOSTED}", hint, place(name))
         if name.lower() not in known:
             near = difflib.get_close_matches(name.lower(), known, 1, 0.5)
             raise _error("sql.unknown_option", f"a {kind} has no option {name}", _suggest(near, known), place(name))
@@ -139,6 +146,9 @@ def _options(kind: OptionKind, given: Mapping[str, str], place: Callable[[str | 
     if name is None:
         hint = f"Add type = '…' to WITH (…): {types}."
         raise _error("sql.missing_option", "option type is missing", hint, place(None))
+    if given[name].lower() in HOSTED_TYPES:
+        hint = "Leave this connection out, and give the DNS name of the link's endpoint as hostname where it is used."
+        raise _error("sql.unsupported", HOSTED, hint, place(name))
     if given[name].lower() not in KINDS:
         raise _error("sql.bad_option", f"option type must be {types}", "It is the kind of upstream.", place(name))
     return TABLES[given[name].lower()]

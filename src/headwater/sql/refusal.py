@@ -18,6 +18,13 @@ _NOISE = re.compile(
 )
 # Spark counts `pos` from 0 and `position` from 1
 _PLACE = re.compile(r"line (\d+),? (pos|position) (\d+)")
+# an error for which this Spark has a name but no text
+_UNWORDED = re.compile(r"Cannot find main error class '([A-Z_]+)")
+_HINTS = {
+    "COLUMN_IS_NOT_VARIANT_TYPE": (
+        "`column:path` reads a VARIANT; write parse_json(column):path, or get_json_object(column, '$.path')."
+    )
+}
 MAX_MESSAGE = 1_000
 
 
@@ -40,6 +47,11 @@ def refusal(error: Exception, query: Query, prefix: str = "") -> HeadwaterError:
             "See logs/ in the home for the reason.",
         )
     said = coded.group()
+    unworded = _UNWORDED.search(said)
+    if unworded:
+        name = unworded.group(1)
+        hint = _HINTS.get(name, "Correct the query; Spark has no more to say about it.")
+        return SqlError("sql.query", name.replace("_", " ").lower(), hint)
     missing = re.match(r"\[TABLE_OR_VIEW_NOT_FOUND\].*?(`[^ ]+`)", said)
     if missing:
         name = missing.group(1).replace("`", "")

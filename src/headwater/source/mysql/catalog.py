@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from dataclasses import dataclass
 
 from headwater.errors import DefinitionError, SourceError
+from headwater.source.missing import way_out
 from headwater.source.mysql.ask import place_of, qualified, query
 from headwater.source.mysql.server import ServerFacts, describe_server
 from headwater.source.mysql.session import Session, quote_literal
@@ -203,11 +203,5 @@ def _missing(session: Session, schema: str, name: str) -> DefinitionError:
         "ORDER BY 1 LIMIT 10000",
         (schema,),
     )
-    names = {t.lower(): t for (t,) in rows} | {t: t for (t,) in rows}
-    near = [names[n] for n in difflib.get_close_matches(name.lower(), list(names), n=4, cutoff=0.6)]
-    suggestions = list(dict.fromkeys(near))[:3]
-    hint = f"Write TABLE '{suggestions[0]}'" if suggestions else "Correct the name after TABLE"
-    others = f" (or {', '.join(suggestions[1:])})" if len(suggestions) > 1 else ""
-    return DefinitionError(
-        "table.missing", f"the database {schema} has no table {name}", f"{hint}{others}, or create the table upstream."
-    )
+    hint = way_out(name, [(t, t) for (t,) in rows])
+    return DefinitionError("table.missing", f"the database {schema} has no table {name}", hint)

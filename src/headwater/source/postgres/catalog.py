@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 from dataclasses import dataclass
 from typing import Any
 
 from headwater.errors import DefinitionError
 from headwater.model import UpstreamType
+from headwater.source.missing import way_out
 from headwater.source.postgres.ask import Session, qualified, query
 from headwater.source.postgres.server import ServerFacts, describe_server, describe_text
 from headwater.source.postgres.types import RawType, upstream_type
@@ -224,14 +224,8 @@ def _missing(session: Session, schema: str, name: str) -> DefinitionError:
         "AND n.nspname <> 'information_schema' ORDER BY 1, 2 LIMIT 10000",
         (),
     )
-    names = {f"{s}.{t}": f"{s}.{t}" for s, t in found} | {f"{s}.{t}".lower(): f"{s}.{t}" for s, t in found}
-    near = [names[n] for n in difflib.get_close_matches(f"{schema}.{name}".lower(), list(names), n=3, cutoff=0.6)]
-    elsewhere = [f"{s}.{t}" for s, t in found if t == name and s != schema]
-    suggestions = list(dict.fromkeys([*elsewhere, *near]))[:3]
-    hint = f"Write TABLE '{suggestions[0]}'" if suggestions else "Correct the name after TABLE"
-    others = f" (or {', '.join(suggestions[1:])})" if len(suggestions) > 1 else ""
     return DefinitionError(
         "table.missing",
         f"the database {session.info.dbname} has no table {schema}.{name}",
-        f"{hint}{others}, or create the table upstream.",
+        way_out(name, [(t, f"{s}.{t}") for s, t in found]),
     )

@@ -1,0 +1,86 @@
+"""What a run says where there is no terminal: few lines, each of them news."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+from headwater.cli.render import count, visible
+from headwater.cli.words import covered, way_out
+from headwater.engine.progress import about, percent
+from headwater.engine.results import TableStatus
+
+INTERVAL_S = 5.0  # between two looks at tables that are on their way
+FEW = 3  # so many tables have a line each; more are summed up
+ENDS = ("live", "failed")
+
+
+class Lines:
+    """Says what has changed: an error at once, everything else every few seconds, and when all tables have arrived."""
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self._say = say
+        self._known: dict[str, tuple[str, str]] = {}
+        self._news: dict[str, TableStatus] = {}
+        self._said_at = float("-inf")
+
+    def update(self, tables: Sequence[TableStatus]) -> None:
+        for table in tables:
+            now = (table.state, table.error)
+            if self._known.get(table.name) == now:
+                continue
+            self._known[table.name] = now
+            if table.error:
+                self._say(line(table))
+            else:
+                self._news[table.name] = table
+        moving = [t for t in tables if t.state not in ENDS]
+        due = time.monotonic() - self._said_at >= INTERVAL_S
+        if (due and any(t.state == "filling" for t in moving)) or (self._news and (due or not moving)):
+            self._sum_up(tables)
+
+    def _sum_up(self, tables: Sequence[TableStatus]) -> None:
+        if len(tables) > FEW:
+            self._say(summary(tables))
+        else:
+            for table in tables:
+                if table.name in self._news or table.state == "filling":
+                    self._say(line(table))
+        self._news.clear()
+        self._said_at = time.monotonic()
+
+
+def line(status: TableStatus) -> str:
+    """One table as one line of plain text."""
+    parts = [status.state]
+    if status.waiting_for:
+        parts.append(f"for {status.waiting_for}" if status.state == "waiting" else f"waits for {status.waiting_for}")
+    if status.state in ("filling", "paused") and status.spans_total:
+        parts += [covered(status), f"{status.spans_done} of {count(status.spans_total, 'span')}"]
+    if status.scanned_rows:
+        parts.append(f"{count(status.scanned_rows, 'row')} scanned")
+    if status.state == "filling" and status.rate:
+        parts.append(f"{status.rate:,.0f} rows/s")
+    if status.left_s is not None:
+        parts.append(f"{about(status.left_s)} left")
+    text = f"{status.name}: {', '.join(parts)}"
+    if status.error:
+        text += f": {status.error}" + (f"\n  → {way_out(status)}" if status.hint else "")
+    return "\n".join(visible(part) for part in text.split("\n"))
+
+
+def summary(tables: Sequence[TableStatus]) -> str:
+    """Many tables as one line of plain text: how many are in which state, and what the first of them waits for."""
+    states = Counter(t.state for t in tables)
+    parts = [f"{n:,} {state}" for state, n in states.most_common()]
+    if any(t.state not in ENDS for t in tables):
+        parts.append(f"{percent(sum(1.0 if t.state == 'live' else t.covered for t in tables) / len(tables))} covered")
+    scanned, rate = sum(t.scanned_rows for t in tables), sum(t.rate for t in tables)
+    if scanned:
+        parts.append(f"{count(scanned, 'row')} scanned")
+    if rate:
+        parts.append(f"{rate:,.0f} rows/s")
+    waiting = next((t for t in tables if t.waiting_for and t.state not in ENDS), None)
+    text = f"{count(len(tables), 'table')}: {', '.join(parts)}"
+    return visible(text if waiting is None else f"{text}; {waiting.name} waits for {waiting.waiting_for}")

@@ -1,0 +1,26 @@
+"""What screens and lines say in the same words."""
+
+from __future__ import annotations
+
+from headwater.engine.progress import percent
+from headwater.engine.results import ConnectionStatus, JobStatus, TableStatus
+from headwater.errors import Retry
+
+RETRIES = {
+    Retry.AUTO: "it is tried again by itself",
+    Retry.AFTER_FIX: "it goes on after that",
+    Retry.NEVER: "it is not tried again",
+}
+
+
+def way_out(x: TableStatus | ConnectionStatus | JobStatus) -> str:
+    """The hint, and whether it goes on by itself."""
+    retry = RETRIES[Retry(x.retry)] if x.retry else ""
+    if not x.hint or not retry:
+        return x.hint or retry
+    return x.hint if "again" in x.hint or "by itself" in x.hint else f"{x.hint} ({retry})"
+
+
+def covered(status: TableStatus) -> str:
+    """How much of a table a reader sees; a live one is complete even if it has no spans to count."""
+    return percent(1.0 if status.state == "live" else status.covered)

@@ -1,0 +1,138 @@
+"""A file of definitions: what can be carried out is, and the rest is kept with its reason and its way out."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from headwater.engine.results import Result
+from headwater.errors import FencedError, HeadwaterError, Retry
+from headwater.sql import statements as st
+from headwater.sql.parse import parse
+from headwater.sql.steps import Step, steps
+
+RETRY_FIRST_S = 5.0
+RETRY_LAST_S = 30.0
+QUESTIONS = (st.Query, st.Explain, st.Show, st.ShowCreate, st.Describe)
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A step that was not carried out. `needs` names the connection that was refused before it, which has the error."""
+
+    step: Step
+    error: HeadwaterError
+    needs: str = ""
+
+
+class Definitions:
+    """The definitions of a text on their way into a home.
+
+    `carry_out` does one step; `say` is told, in a line each, what the user should know at once. A syntax error
+    anywhere in the text is raised here, before anything is carried out.
+    """
+
+    def __init__(
+        self, text: str, carry_out: Callable[[Step], Sequence[Result]], say: Callable[[str], None] = lambda text: None
+    ) -> None:
+        self._carry_out = carry_out
+        self._say = say
+        self._waiting = steps(parse(text))
+        self.refused: tuple[Refusal, ...] = ()
+        self._total = len(self._waiting)
+        self._pause_s = RETRY_FIRST_S
+        self._retry_at = 0.0
+
+    def apply(self) -> None:
+        """Tries every step that is still waiting, in order."""
+        before = {r.step.line: r.error.message for r in self.refused}
+        refused: list[Refusal] = []
+        away: dict[str, HeadwaterError] = {}  # connections that cannot be used now, and why
+        for step in self._waiting:
+            refusal = self._try(step, away)
+            if refusal is None:
+                continue
+            refused.append(refusal)
+            if not refusal.needs and before.get(step.line) != refusal.error.message:
+                self._say(f"{step.place}: {_first(refusal.error)}; everything else goes on")
+        self.refused = tuple(refused)
+        self._waiting = [r.step for r in refused]
+        self._retry_at = time.monotonic() + self._pause_s
+        self._pause_s = min(2 * self._pause_s, RETRY_LAST_S)
+
+    def apply_if_due(self) -> None:
+        """Tries again what passes by itself (an upstream that does not answer), ever more seldom."""
+        if any(r.error.retry is Retry.AUTO for r in self.refused) and time.monotonic() >= self._retry_at:
+            self.apply()
+
+    def cause(self) -> HeadwaterError | None:
+        """What stands in the way of everything that was refused, if that is one thing, else `error()`."""
+        if len({id(r.error) for r in self.refused}) != 1:
+            return self.error()
+        first = self.refused[0]
+        return type(first.error)(
+            first.error.code, f"{first.step.place}: {first.error.message}", first.error.hint, first.error.retry
+        )
+
+    def error(self) -> HeadwaterError | None:
+        """One error for all that was refused: each with its line, its reason and its way out."""
+        if not self.refused:
+            return None
+        verb = "was" if len(self.refused) == 1 else "were"
+        head = f"{len(self.refused)} of {self._total} statements {verb} not carried out:"
+        return HeadwaterError(
+            "sql.refused",
+            "\n".join([head, *_lines(self.refused)]),
+            "Do what each line says, then run the same file again (`headwater sql -f FILE` while a server runs).",
+        )
+
+    def _try(self, step: Step, away: dict[str, HeadwaterError]) -> Refusal | None:
+        if isinstance(step.statements[0] if step.statements else None, QUESTIONS):
+            self._say(f"{step.place}: run takes definitions; ask this with `headwater sql`")
+            self._total -= 1
+            return None
+        for name in _connections(step, st.CreateTable):
+            if name in away:
+                return Refusal(step, away[name], name)
+        try:
+            results = self._carry_out(step)
+        except FencedError:
+            raise
+        except HeadwaterError as e:
+            away.update(dict.fromkeys(_connections(step, st.CreateConnection), e))
+            if e.retry is Retry.AUTO:  # the next table of a silent upstream would wait as long for the same answer
+                away.update(dict.fromkeys(_connections(step, st.CreateTable), e))
+            return Refusal(step, e)
+        for result in results:
+            for warning in result.warnings:
+                self._say(f"{step.place}: {warning}")
+        if self.refused:
+            self._say(f"{step.place}: {', '.join(r.message for r in results)}")
+        return None
+
+
+def _lines(refused: Sequence[Refusal]) -> Iterator[str]:
+    for refusal in refused:
+        if refusal.needs:
+            continue
+        yield f"{refusal.step.place}: {_first(refusal.error)}"
+        if refusal.error.hint:
+            yield f"  → {refusal.error.hint}"
+        needed = [r.step.place for r in refused if r.needs and r.error is refusal.error]
+        if needed:
+            more = f" and {len(needed) - 5} more" if len(needed) > 5 else ""
+            yield f"  the same holds for {', '.join(needed[:5])}{more}: they need that connection"
+
+
+def _first(error: HeadwaterError) -> str:
+    return f"{error.message.splitlines()[0] if error.message else ''} ({error.code})"
+
+
+def _connections(step: Step, kind: type[st.CreateTable] | type[st.CreateConnection]) -> list[str]:
+    """The connections that a step makes, or those that its tables are of, and that it does not make itself."""
+    made = [s.name.lower() for s in step.statements if isinstance(s, st.CreateConnection)]
+    if kind is st.CreateConnection:
+        return made
+    used = (s.connection.lower() for s in step.statements if isinstance(s, st.CreateTable))
+    return [name for name in used if name not in made]

