@@ -10,10 +10,10 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from headwater.errors import DataError
+from headwater.model import RelationInfo
 from headwater.source.base import Source
 from headwater.source.options import Option
-from headwater.source.postgres import begin, publication, slot, watch
+from headwater.source.postgres import begin, findings, publication, slot, watch
 from headwater.source.postgres.ask import query
 from headwater.source.postgres.checks import check_connection, check_table
 from headwater.source.postgres.options import OPTIONS
@@ -22,7 +22,7 @@ from headwater.source.postgres.server import describe_server
 from headwater.source.postgres.session import Endpoint, lsn_to_int
 from headwater.source.postgres.snapshot import Snapshot, sees
 from headwater.source.scan import Reach
-from headwater.source.upstream import FoundColumn, FoundTable, LogEnd, Prepared
+from headwater.source.upstream import FoundColumn, FoundTable, LogEnd, Look, Prepared, Verdict
 
 
 class PostgresUpstream:
@@ -108,13 +108,13 @@ class PostgresUpstream:
             query(session, "SELECT pg_logical_emit_message(true, 'headwater', 'position')")
             return str(query(session, "SELECT pg_current_wal_insert_lsn()::text")[0][0])
 
-    def fingerprint(self, ids: Sequence[int]) -> dict[int, str]:
+    def look(self, ids: Sequence[int]) -> dict[int, Look]:
         with self.endpoint.connect() as session:
-            return watch.fingerprints(session, ids, self._publication)
+            return watch.look(session, ids, self._publication)
 
-    def rewritten(self, before: str, after: str, table: str, truncated: bool) -> DataError | None:
+    def compare(self, before: Look, after: Look, relation: RelationInfo, truncates: Sequence[int]) -> Verdict:
         with self.endpoint.connect() as session:
-            return watch.verdict(watch.findings(session, before, after), table, truncated=truncated)
+            return findings.compare(session, before, after, relation, truncates)
 
     def log_end(self, since: str) -> LogEnd:
         with self.endpoint.connect() as session:
