@@ -91,7 +91,7 @@ def findings(session: Session, before: Look, after: Look, relation: RelationInfo
     found = [Finding(Event.DETACHED, old[oid]["name"]) for oid in old.keys() - new.keys()]
     for oid in new.keys() - old.keys():
         found += _joined(session, new[oid])
-    for oid in new.keys():
+    for oid in new:
         was, now = old.get(oid), new[oid]
         found += [Finding(event, now["name"]) for event in _standing(was, now, relation)]
         if was is not None:

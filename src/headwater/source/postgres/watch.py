@@ -1,4 +1,4 @@
-"""What the catalog says of the followed tables: all that can change rows, or what the log tells of them, without an event.
+"""What the catalog says of a table: all that can change its rows, or what the log tells of them, without an event.
 
 `look` asks a few questions for all tables of a connection; `findings.py` says what happened between two looks.
 """
