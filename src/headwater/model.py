@@ -86,6 +86,7 @@ class UpstreamType:
     unsigned: bool = False
     charset: str = ""
     labels: tuple[str, ...] = ()  # of an enumeration, in its order
+    place: int = field(default=0, compare=False)  # the column's number, which outlives its name; 0: it has none
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ import pytest
 
 from headwater.demo.embedded import EmbeddedPostgres
 from headwater.errors import HeadwaterError
-from headwater.source.postgres import publication, slot
+from headwater.source.postgres import begin, publication, slot
 from headwater.source.postgres.begin import begin_xid, needs_second_alter, next_xid, older_than
 from headwater.source.postgres.session import Endpoint, lsn_to_int
 from headwater.source.postgres.upstream import PostgresUpstream
@@ -307,7 +307,47 @@ def test_old_releases_need_one_more_alter(version: int, needed: bool) -> None:
     assert needs_second_alter(version) == needed
 
 
-def test_touching_a_publication_changes_nothing(session: Any) -> None:
+def test_refreshing_a_publication_changes_nothing(session: Any) -> None:
     before = publication.ensure(session, "ours")
-    publication.touch(session, "ours")
+    assert publication.refresh(session, "ours", next_xid(session)) == []
     assert publication.find(session, "ours") == before
+
+
+def test_the_second_alter_of_anothers_publication_is_asked_of_its_owner(
+    database: Any, session: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(begin.MENDED, 18, 190000)
+    role = f"follower_{database.name}"
+    session.execute("CREATE TABLE t (id int PRIMARY KEY); CREATE PUBLICATION theirs FOR TABLE t")
+    session.execute("ALTER PUBLICATION theirs SET (publish_via_partition_root = true)")
+    session.execute(f"CREATE ROLE {role} LOGIN PASSWORD 'x'; GRANT SELECT ON t TO {role}")
+    options = {"hostname": database.server.host, "port": str(database.server.port), "database.name": database.name}
+    options |= {"publication.name": "theirs", "publication.create": "false"}
+    try:
+        upstream = PostgresUpstream(options | {"username": role}, "x")
+        ticket = upstream.publish("public", "t")
+        (who,) = upstream.older(ticket)
+        statement = who.split("run now: ")[1]
+        assert "the owner of the publication theirs" in who and upstream.older(ticket) == [who]
+        session.execute(statement)
+        assert upstream.older(ticket) == []
+        owner = PostgresUpstream(options | {"username": database.server.user}, database.server.password)
+        assert owner.older(owner.publish("public", "t")) == []
+    finally:
+        session.execute(f"DROP OWNED BY {role}; DROP ROLE {role}")
+
+
+def test_what_committed_before_a_table_was_published_is_before_its_beginning(database: Any, session: Any) -> None:
+    """So that a resync need not understand how rows were written before it."""
+    options = {"hostname": database.server.host, "port": str(database.server.port), "database.name": database.name}
+    options |= {"publication.name": "ours", "username": database.server.user}
+    session.execute("CREATE TABLE t (id int PRIMARY KEY); INSERT INTO t VALUES (1)")
+    publication.ensure(session, "ours")
+    ((before,),) = session.execute("SELECT pg_current_wal_insert_lsn()::text").fetchall()
+    upstream = PostgresUpstream(options, database.server.password)
+    ticket = upstream.publish("public", "t")
+    assert lsn_to_int(upstream.begun(ticket)) > lsn_to_int(before)
+    with database.connect() as other:
+        other.execute("BEGIN; INSERT INTO t VALUES (2)")
+        later = upstream.publish("public", "t")
+        assert upstream.older(ticket) == [] and len(upstream.older(later)) == 1

@@ -1,13 +1,20 @@
-"""What the log does not tell is found by looking at files and partitions."""
+"""What the log does not tell is found by looking at the catalog."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
+import psycopg
 import pytest
 
-from headwater.source.postgres.watch import Event, Finding, findings, fingerprint, verdict
+from headwater.model import Column, RelationInfo, TableState
+from headwater.source.postgres import begin
+from headwater.source.postgres.catalog import describe_table
+from headwater.source.postgres.findings import Event, Finding, compare, findings
+from headwater.source.postgres.watch import look
+from headwater.source.upstream import Look
 
 
 @pytest.fixture
@@ -17,101 +24,303 @@ def session(database: Any) -> Iterator[Any]:
             "CREATE TABLE plain (a int PRIMARY KEY, b text, c int); INSERT INTO plain VALUES (1, 'x', 1);"
             "CREATE TABLE parts (a int PRIMARY KEY, b text) PARTITION BY RANGE (a);"
             "CREATE TABLE p1 PARTITION OF parts FOR VALUES FROM (0) TO (10);"
-            "CREATE TABLE p2 PARTITION OF parts FOR VALUES FROM (10) TO (20); INSERT INTO parts VALUES (1, 'x')"
+            "CREATE TABLE p2 PARTITION OF parts FOR VALUES FROM (10) TO (20); INSERT INTO parts VALUES (1, 'x');"
+            "CREATE PUBLICATION carrier FOR TABLE ONLY plain, ONLY parts WITH (publish_via_partition_root = true)"
         )
         yield connection
 
 
+def relation_of(session: Any, table: str, names: tuple[str, ...] | None = None) -> RelationInfo:
+    """The table as a relation follows it now: all of its columns, or some."""
+    found = describe_table(session, "public", table)
+    columns = tuple(Column(c.name, "STRING", c.type) for c in found.columns if names is None or c.name in names)
+    return RelationInfo(
+        *(1, table, 1, "public", table, found.oid, columns, found.key, {}, TableState.LIVE, None, "", -1, 0)
+    )
+
+
+def look_at(session: Any, relation: RelationInfo, publication: str = "carrier") -> Look:
+    return look(session, [relation.upstream_id], publication)[relation.upstream_id]
+
+
 @pytest.fixture
-def after(session: Any) -> Callable[[str, str], list[Finding]]:
-    def look(table: str, *statements: str) -> list[Finding]:
-        (oid,) = session.execute("SELECT %s::regclass::oid", (table,)).fetchone()
-        before = fingerprint(session, oid)
+def after(session: Any) -> Callable[..., list[Finding]]:
+    def seen(table: str, *statements: str, names: tuple[str, ...] | None = None) -> list[Finding]:
+        relation = relation_of(session, table, names)
+        before = look_at(session, relation)
         for statement in statements:
             session.execute(statement)
-        return findings(session, before, fingerprint(session, oid))
+        return findings(session, before, look_at(session, relation), relation)
 
-    return look
-
-
-Look = Callable[..., list[Finding]]
+    return seen
 
 
-def test_ordinary_work_is_no_finding(after: Look) -> None:
+After = Callable[..., list[Finding]]
+
+
+def events(found: list[Finding]) -> list[Event]:
+    return [f.event for f in found]
+
+
+def test_ordinary_work_is_no_finding(after: After) -> None:
     assert after("plain", "INSERT INTO plain VALUES (2)", "UPDATE plain SET b = 'y'", "ANALYZE plain", "VACUUM") == []
-    assert after("plain", "ALTER TABLE plain ADD COLUMN d int", "CREATE INDEX ON plain (b)") == []
-    assert after("plain", "ALTER TABLE plain ALTER b SET DEFAULT 'z'") == []
+    assert after("plain", "ALTER TABLE plain ADD COLUMN d int DEFAULT 4", "CREATE INDEX ON plain (b)") == []
+    assert after("plain", "ALTER TABLE plain ALTER b SET DEFAULT 'z'", "REINDEX TABLE plain") == []
+    assert (
+        after("plain", "ALTER PUBLICATION carrier DROP TABLE parts", "ALTER PUBLICATION carrier ADD TABLE parts") == []
+    )
     assert after("parts", "INSERT INTO parts VALUES (2)", "DELETE FROM parts", "ANALYZE parts") == []
 
 
 @pytest.mark.parametrize("back", ["", "ALTER PUBLICATION carrier ADD TABLE ONLY plain"])
-def test_a_table_that_the_publication_left_out_for_a_while_is_found(session: Any, back: str) -> None:
-    session.execute("CREATE PUBLICATION carrier FOR TABLE ONLY plain, ONLY parts")
-    (oid,) = session.execute("SELECT 'plain'::regclass::oid").fetchone()
-    before = fingerprint(session, oid, "carrier")
-    session.execute("ALTER PUBLICATION carrier DROP TABLE parts")
-    assert findings(session, before, fingerprint(session, oid, "carrier")) == []
+def test_a_table_that_the_publication_left_out_for_a_while_is_found(session: Any, after: After, back: str) -> None:
+    relation = relation_of(session, "plain")
+    before = look_at(session, relation)
     session.execute("ALTER PUBLICATION carrier DROP TABLE plain")
     if back:
         session.execute(back)
-    found = findings(session, before, fingerprint(session, oid, "carrier"))
-    assert [f.event for f in found] == [Event.UNPUBLISHED]
-    error = verdict(found, "plain", truncated=False)
+    now = look_at(session, relation)
+    assert events(findings(session, before, now, relation)) == [Event.UNPUBLISHED]
+    error = compare(session, before, now, relation).error
     assert error is not None and error.code == "data.rewritten" and "RESYNC TABLE plain" in error.hint
 
 
-def test_a_partition_born_empty_is_no_finding(after: Look) -> None:
-    new = "CREATE TABLE p3 PARTITION OF parts FOR VALUES FROM (20) TO (30)"
-    assert after("parts", new, "INSERT INTO parts VALUES (25)") == []
+@pytest.mark.parametrize(
+    ("publication", "then", "event"),
+    [
+        ("FOR ALL TABLES", "DROP PUBLICATION other", Event.UNPUBLISHED),
+        ("FOR TABLES IN SCHEMA public", "ALTER PUBLICATION other DROP TABLES IN SCHEMA public", Event.UNPUBLISHED),
+        ("FOR TABLE plain", "ALTER PUBLICATION other SET TABLE plain WHERE (a > 1)", Event.UNPUBLISHED),
+        ("FOR TABLE plain", "ALTER PUBLICATION other SET TABLE plain (a, b)", Event.UNPUBLISHED),
+        ("FOR TABLE plain", "ALTER PUBLICATION other SET (publish = 'insert')", Event.PUBLICATION),
+        ("FOR TABLE parts", "ALTER PUBLICATION other SET (publish_via_partition_root = false)", Event.PUBLICATION),
+        ("FOR TABLE plain", "ALTER PUBLICATION other OWNER TO other_owner", None),
+    ],
+)
+def test_a_publication_that_tells_less_is_found(session: Any, publication: str, then: str, event: Event | None) -> None:
+    with session.transaction():  # roles are the server's: it is taken back
+        session.execute("CREATE ROLE other_owner SUPERUSER")
+        session.execute(f"CREATE PUBLICATION other {publication} WITH (publish_via_partition_root = true)")
+        relation = relation_of(session, "parts" if "parts" in publication else "plain")
+        before = look_at(session, relation, "other")
+        session.execute(then)
+        found = findings(session, before, look_at(session, relation, "other"), relation)
+        assert events(found) == ([event] if event else [])
+        raise psycopg.Rollback
+
+
+def test_options_of_a_publication_that_were_altered_and_altered_back_are_found(after: After) -> None:
+    there = "ALTER PUBLICATION carrier SET (publish = 'insert')"
+    back = "ALTER PUBLICATION carrier SET (publish = 'insert, update, delete, truncate')"
+    assert events(after("plain", there, back)) == [Event.PUBLICATION]
+
+
+def test_where_the_second_alter_is_ours_it_is_no_finding(after: After, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(begin.MENDED, 18, 190000)
+    assert after("plain", "ALTER PUBLICATION carrier SET (publish_via_partition_root = true)") == []
+    assert events(after("plain", "ALTER PUBLICATION carrier SET (publish = 'insert')")) == [Event.PUBLICATION]
+
+
+KEYS = (
+    "ALTER TABLE plain DROP CONSTRAINT plain_pkey, ADD PRIMARY KEY (a, b)",
+    "ALTER TABLE plain REPLICA IDENTITY FULL; ALTER TABLE plain DROP CONSTRAINT plain_pkey, ADD PRIMARY KEY (a, b)",
+    "ALTER TABLE plain DROP CONSTRAINT plain_pkey",
+    "ALTER TABLE plain DROP CONSTRAINT plain_pkey, ADD PRIMARY KEY (a) DEFERRABLE",
+)
+
+
+@pytest.mark.parametrize("statement", KEYS)
+def test_another_key_is_found_and_so_is_none(after: After, statement: str) -> None:
+    assert events(after("plain", "DELETE FROM plain WHERE b IS NULL", *statement.split("; "))) == [Event.KEY]
+
+
+def test_the_same_key_in_a_new_index_is_no_finding(after: After) -> None:
+    assert after("plain", "ALTER TABLE plain DROP CONSTRAINT plain_pkey, ADD PRIMARY KEY (a) INCLUDE (c)") == []
+    assert after("plain", 'ALTER TABLE plain ALTER b TYPE text COLLATE "C"') == []
+
+
+NAMES = (
+    ("ALTER TABLE plain DROP COLUMN c, ADD COLUMN c int DEFAULT 7", [Event.REPLACED]),
+    ("ALTER TABLE plain DROP COLUMN c; ALTER TABLE plain ADD COLUMN c int DEFAULT 7", [Event.REPLACED]),
+    (
+        "ALTER TABLE plain RENAME b TO x; ALTER TABLE plain RENAME c TO b; ALTER TABLE plain RENAME x TO c",
+        [Event.REPLACED, Event.REPLACED],
+    ),
+    ("ALTER TABLE plain RENAME c TO d", [Event.RENAMED]),
+    ("ALTER TABLE plain DROP COLUMN c", []),
+    ("ALTER TABLE plain RENAME TO other", [Event.MOVED]),
+    ("CREATE SCHEMA elsewhere; ALTER TABLE plain SET SCHEMA elsewhere", [Event.MOVED]),
+)
+
+
+@pytest.mark.parametrize(("statements", "expected"), NAMES)
+def test_a_name_that_means_something_else_is_found(after: After, statements: str, expected: list[Event]) -> None:
+    found = [f for f in after("plain", *statements.split("; ")) if f.event is not Event.REFILED]
+    assert events(found) == expected
+
+
+def test_what_happens_to_a_column_that_nobody_follows_is_no_finding(after: After) -> None:
+    alter = "ALTER TABLE plain DROP COLUMN c, ADD COLUMN c int DEFAULT 7"
+    assert after("plain", alter, names=("a", "b")) == []
+    assert events(after("plain", "ALTER TABLE plain ALTER c TYPE int USING c + 1", names=("a", "b"))) == [Event.REFILED]
+
+
+def test_a_column_that_comes_or_goes_is_told(session: Any) -> None:
+    relation = relation_of(session, "plain")
+    before = look_at(session, relation)
+    session.execute("ALTER TABLE plain ADD COLUMN d int DEFAULT 4, DROP COLUMN c")
+    verdict = compare(session, before, look_at(session, relation), relation)
+    assert verdict.error is None
+    assert verdict.notices == (
+        "column d was added upstream and is ignored; RESYNC TABLE takes it in",
+        "column c was dropped upstream and is NULL from then on",
+    )
+
+
+TYPES = (
+    ("mood", "ALTER TYPE mood RENAME VALUE 'sad' TO 'blue'", True),
+    ("mood[]", "ALTER TYPE mood RENAME VALUE 'sad' TO 'blue'", True),
+    ("moody", "ALTER TYPE mood RENAME VALUE 'sad' TO 'blue'", True),
+    ("pair", "ALTER TYPE mood RENAME VALUE 'sad' TO 'blue'", True),
+    ("pair", "ALTER TYPE pair ADD ATTRIBUTE z int", True),
+    ("pair", "ALTER TYPE pair DROP ATTRIBUTE x", True),
+    ("mood", "ALTER TYPE mood ADD VALUE 'calm' BEFORE 'sad'", False),
+    ("moody", "ALTER DOMAIN moody SET DEFAULT 'sad'", False),
+    ("pair", "ALTER TYPE pair RENAME ATTRIBUTE x TO y", False),
+)
+
+
+@pytest.mark.parametrize(("type", "statement", "found"), TYPES)
+def test_a_type_that_prints_older_values_in_another_way_is_found(
+    session: Any, after: After, type: str, statement: str, found: bool
+) -> None:
+    session.execute("CREATE TYPE mood AS ENUM ('sad', 'glad'); CREATE DOMAIN moody AS mood")
+    session.execute("CREATE TYPE pair AS (x int, m mood)")
+    session.execute(f"CREATE TABLE typed (a int PRIMARY KEY, v {type}, w mood)")
+    session.execute("ALTER PUBLICATION carrier ADD TABLE typed")
+    assert events(after("typed", statement, names=("a", "v"))) == ([Event.RETYPED] if found else [])
+
+
+def test_a_computed_column_that_is_computed_in_another_way_is_found(session: Any, after: After) -> None:
+    session.execute("CREATE TABLE sums (a int PRIMARY KEY, b int GENERATED ALWAYS AS (a + 1) STORED)")
+    session.execute("ALTER PUBLICATION carrier ADD TABLE sums")
+    found = after("sums", "ALTER TABLE sums ALTER b SET EXPRESSION AS (a + 2)")
+    assert Event.COMPUTED in events(found)
+
+
+def test_a_partition_born_empty_is_no_finding(after: After) -> None:
+    assert after("parts", NEW, "INSERT INTO parts VALUES (25)") == []
+
+
+NEW = "CREATE TABLE p3 PARTITION OF parts FOR VALUES FROM (20) TO (30)"
+FILLED = (
+    f"{NEW}; INSERT INTO parts VALUES (25)",
+    "CREATE TABLE p3 PARTITION OF parts (b DEFAULT 'x') FOR VALUES FROM (20) TO (30); INSERT INTO p3 VALUES (25)",
+    f"SAVEPOINT s; {NEW}; RELEASE s; INSERT INTO p3 VALUES (25)",
+    "CREATE TABLE p3 (LIKE parts INCLUDING ALL); ALTER TABLE parts ATTACH PARTITION p3 FOR VALUES FROM (20) TO (30)",
+)
+
+
+@pytest.mark.parametrize("statements", FILLED)
+def test_a_partition_that_the_log_tells_whole_is_no_finding(after: After, statements: str) -> None:
+    assert after("parts", f"BEGIN; {statements}; COMMIT") == []
+
+
+def test_a_table_that_was_empty_when_it_was_attached_is_no_finding(after: After) -> None:
+    made = "CREATE TABLE p3 (a int PRIMARY KEY, b text)"
+    assert after("parts", made, "ALTER TABLE parts ATTACH PARTITION p3 FOR VALUES FROM (20) TO (30)") == []
+
+
+ROUND = f"{NEW}; ALTER TABLE parts DETACH PARTITION p3"
 
 
 @pytest.mark.parametrize("separator", ["; ", "; COMMIT; BEGIN; "])
-def test_a_filled_table_that_is_attached_is_found(after: Look, separator: str) -> None:
+@pytest.mark.parametrize("made", ["CREATE TABLE p3 (a int PRIMARY KEY, b text)", ROUND])
+def test_a_filled_table_that_is_attached_is_found(session: Any, after: After, made: str, separator: str) -> None:
     steps = separator.join(
         [
-            "BEGIN; CREATE TABLE p3 (a int PRIMARY KEY, b text)",
+            f"BEGIN; {made}",
             "INSERT INTO p3 VALUES (21)",
             "ALTER TABLE parts ATTACH PARTITION p3 FOR VALUES FROM (20) TO (30); COMMIT",
         ]
     )
-    found = after("parts", steps)
-    assert found == [Finding(Event.ATTACHED, '"public"."p3"')]
-    error = verdict(found, "parts", truncated=False)
-    assert error is not None
-    assert error.code == "data.rewritten"
-    assert "RESYNC TABLE parts" in error.hint
+    assert after("parts", steps) == [Finding(Event.ATTACHED, '"public"."p3"')]
+
+
+def test_a_partition_that_we_may_not_read_needs_no_reading_or_stops_its_table(session: Any, database: Any) -> None:
+    relation = relation_of(session, "parts")
+    before = look_at(session, relation)
+    session.execute(
+        "BEGIN; CREATE TABLE p3 PARTITION OF parts FOR VALUES FROM (20) TO (30); INSERT INTO parts VALUES (25); COMMIT"
+    )
+    role = f"reader_{database.name}"
+    session.execute(f"CREATE ROLE {role} LOGIN PASSWORD 'reader'; GRANT SELECT ON parts TO {role}")
+    try:
+        with psycopg.connect(database.server.dsn(database.name, role, "reader"), autocommit=True) as limited:
+            assert findings(limited, before, look_at(limited, relation), relation) == []
+            session.execute(
+                "BEGIN; CREATE TABLE p4 (LIKE parts INCLUDING ALL); INSERT INTO p4 VALUES (35);"
+                "ALTER TABLE parts ATTACH PARTITION p4 FOR VALUES FROM (30) TO (40); COMMIT"
+            )
+            found = findings(limited, before, look_at(limited, relation), relation)
+            assert found == [Finding(Event.ATTACHED, '"public"."p4"')]
+    finally:
+        session.execute(f"DROP OWNED BY {role}; DROP ROLE {role}")
 
 
 @pytest.mark.parametrize("statement", ["ALTER TABLE parts DETACH PARTITION p1", "DROP TABLE p1"])
-def test_a_partition_that_leaves_is_found(after: Look, statement: str) -> None:
+def test_a_partition_that_leaves_is_found(after: After, statement: str) -> None:
     assert after("parts", statement) == [Finding(Event.DETACHED, '"public"."p1"')]
 
 
-def test_a_truncated_partition_is_found_but_a_truncated_table_is_in_the_log(after: Look) -> None:
-    found = after("parts", "TRUNCATE p1")
-    assert found == [Finding(Event.EMPTIED, '"public"."p1"')]
-    assert verdict(found, "parts", truncated=False) is not None
-    assert verdict(found, "parts", truncated=True) is None
-    assert verdict(after("plain", "TRUNCATE plain"), "plain", truncated=False) is None
-    assert verdict(after("plain", "VACUUM FULL plain"), "plain", truncated=False) is None
+def test_a_truncated_partition_is_found_but_a_truncated_table_is_in_the_log(session: Any, after: After) -> None:
+    relation = relation_of(session, "parts")
+    before = look_at(session, relation)
+    with session.transaction():
+        session.execute("TRUNCATE parts")
+        ((whole,),) = session.execute("SELECT pg_current_xact_id()::text::bigint").fetchall()
+    between = look_at(session, relation)
+    assert compare(session, before, between, relation, [whole]).error is None
+    error = compare(session, before, between, relation, []).error
+    assert error is not None and "was truncated or rewritten on its own" in error.message
+    session.execute("TRUNCATE p1")
+    now = look_at(session, relation)
+    error = compare(session, between, now, relation, [whole]).error  # the first look has accounted for that TRUNCATE
+    assert error is not None and '"public"."p1"' in error.message
+    assert events(after("plain", "TRUNCATE plain")) == [Event.REFILED]
+    assert events(after("plain", "VACUUM FULL plain")) == [Event.REFILED]
 
 
-def test_a_rewrite_that_may_change_values_is_found_and_a_widening_is_left_to_the_log(after: Look) -> None:
-    found = after("plain", "ALTER TABLE plain ALTER b TYPE text USING upper(b) || 'x'")
-    assert found == [Finding(Event.REWRITTEN, '"public"."plain"')]
-    assert verdict(found, "plain", truncated=True) is not None
-    assert verdict(after("plain", "ALTER TABLE plain ALTER c TYPE bigint"), "plain", truncated=False) is None
-    volatile = "ALTER TABLE plain ADD COLUMN r float8 DEFAULT random()"
-    assert verdict(after("plain", volatile), "plain", truncated=False) is None
+def test_a_rewrite_that_may_change_values_is_found_and_a_widening_is_left_to_the_log(after: After) -> None:
+    assert events(after("plain", "ALTER TABLE plain ALTER b TYPE text USING upper(b) || 'x'")) == [Event.REWRITTEN]
+    assert events(after("plain", "ALTER TABLE plain ALTER c TYPE bigint")) == [Event.REFILED]
+    assert events(after("plain", "ALTER TABLE plain ADD COLUMN r float8 DEFAULT random()")) == [Event.REFILED]
 
 
-def test_other_ways_out_of_the_log_are_found(after: Look) -> None:
-    assert Finding(Event.UNLOGGED, '"public"."plain"') in after("plain", "ALTER TABLE plain SET UNLOGGED")
+def test_other_ways_out_of_the_log_are_found(session: Any, after: After) -> None:
+    session.execute("ALTER PUBLICATION carrier DROP TABLE plain")
+    assert Event.UNLOGGED in events(after("plain", "ALTER TABLE plain SET UNLOGGED"))
     assert after("parts", "ALTER TABLE p1 REPLICA IDENTITY NOTHING") == [Finding(Event.IDENTITY, '"public"."p1"')]
+    session.execute("ALTER TABLE p1 REPLICA IDENTITY DEFAULT")
     assert after("parts", "ALTER TABLE p2 REPLICA IDENTITY FULL") == []
+    session.execute("CREATE TABLE above (LIKE parts) PARTITION BY RANGE (a)")
+    adopted = "ALTER TABLE above ATTACH PARTITION parts FOR VALUES FROM (0) TO (100)"
+    assert after("parts", adopted) == [Finding(Event.ADOPTED, '"public"."parts"')]
 
 
-def test_a_table_made_again_under_its_name_is_another(after: Look) -> None:
-    found = after("plain", "DROP TABLE plain", "CREATE TABLE plain (a int PRIMARY KEY, b text)")
-    assert found == [Finding(Event.GONE, "the table")]
-    assert verdict(found, "plain", truncated=False) is not None
+def test_a_table_made_again_under_its_name_is_another(session: Any, after: After) -> None:
+    made = "CREATE TABLE plain (a int PRIMARY KEY, b text)"
+    assert after("plain", "DROP TABLE plain", made) == [Finding(Event.GONE, "the table")]
+
+
+def test_a_look_waits_for_no_lock(session: Any, database: Any) -> None:
+    relation = relation_of(session, "parts")
+    with database.connect() as other, other.transaction():
+        other.execute("LOCK TABLE parts, p1 IN ACCESS EXCLUSIVE MODE")
+        session.execute("SET lock_timeout = '1s'")
+        assert look_at(session, relation).shape
+
+
+def test_a_stored_look_is_what_was_seen(session: Any) -> None:
+    seen = look_at(session, relation_of(session, "plain"))
+    assert Look.parse(seen.stored()) == replace(seen, described=None) and seen.saw

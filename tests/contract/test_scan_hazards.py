@@ -70,7 +70,7 @@ def test_a_scan_does_not_hang_where_commits_wait_for_a_standby(tmp_path: Path) -
         assert lsn_to_int(flushed[0][0]) > lsn_to_int(result.high)
 
 
-@pytest.mark.parametrize("rewrite", ["TRUNCATE t", "ALTER TABLE t ALTER COLUMN v TYPE bigint USING v + 1"])
+@pytest.mark.parametrize("rewrite", ["TRUNCATE t", "ALTER TABLE t ALTER COLUMN v TYPE int USING v + 1"])
 def test_a_rewrite_while_the_scan_waits_for_its_lock_is_seen_whole(rewrite: str, database: Any, tmp_path: Path) -> None:
     """Hazard 32: the lock comes before the snapshot, so the scan sees what the rewrite left."""
     database.execute("CREATE TABLE t (id int PRIMARY KEY, v int)")
@@ -208,6 +208,21 @@ def test_a_table_that_was_created_again_is_not_read_as_the_old_one(database: Any
     with pytest.raises(HeadwaterError) as again:
         scan_span(table.job(WHOLE))
     assert {gone.value.code, again.value.code} == {"data.rewritten"}
+
+
+OTHERS = ("ALTER v TYPE bigint", "RENAME v TO w", "DROP COLUMN v, ADD COLUMN v int DEFAULT 7", "RENAME id TO i")
+
+
+@pytest.mark.parametrize("alter", OTHERS)
+def test_a_table_whose_columns_became_others_is_not_read_as_the_old_one(
+    alter: str, database: Any, tmp_path: Path
+) -> None:
+    database.execute("CREATE TABLE t (id int PRIMARY KEY, v int); INSERT INTO t VALUES (1, 2)")
+    table = bench(database, tmp_path, "t")
+    database.execute(f"ALTER TABLE t {alter}")
+    with pytest.raises(HeadwaterError) as e:
+        scan_span(table.job(WHOLE))
+    assert e.value.code == "data.schema_changed" and "RESYNC TABLE" in e.value.hint
 
 
 @pytest.mark.parametrize("identity", [{"system_identifier": "1"}, {"timeline": "7"}])

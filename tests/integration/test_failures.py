@@ -71,6 +71,22 @@ def test_a_table_whose_type_changed_stays_as_it_was_and_no_other_stops(
         assert any("stopped" in w for w in result.warnings), result.warnings
         with pytest.raises(DefinitionError, match="stopped"):
             hw.sql("SELECT count(*) FROM bad", require_complete=True)
+        upstream.execute(upstream.widen.format("good"))
+        upstream.execute("INSERT INTO good VALUES (5000000000, 'far')")
+        query = "SELECT count(*) AS n FROM good WHERE id = 1000 OR v = 'far'"
+
+        def stopped() -> bool:  # whoever comes first: a query, or the watcher
+            (result,) = hw.sql(query)
+            assert result.rows.to_pylist() == [{"n": 1}], "the table stays as it was, at every epoch"
+            return any("good: stopped" in w for w in result.warnings)
+
+        wait_for(stopped, "a query says that the key has outgrown its type", 60.0)
+        wait_for(lambda: table(hw, "good").state == "failed", "the table with the wider key has stopped", 60.0)
+        hw.sql("RESYNC TABLE good; RESYNC TABLE bad")
+        wait_for(lambda: [t.state for t in hw.status().tables] == ["live"] * 2, "both are read in their new form")
+        assert hw.sql("SELECT max(id) AS id FROM good")[0].rows.to_pylist() == [{"id": 5000000000}]
+        assert_equal(hw.verify("good"))
+        assert_equal(hw.verify("bad"))
 
 
 def test_a_missing_table_keeps_no_other_away_and_what_was_mended_is_not_told_again(

@@ -33,6 +33,7 @@ class Upstream(ABC):
     rewrite: ClassVar[tuple[str, ...]]  # statements after which `parts` must be resynced
     shout: ClassVar[tuple[str, ...]]  # statements that end each text `v` of a table {0} with `!`, and log no row
     retype: ClassVar[str]  # makes bytes of the text `v` of a table {0}
+    widen: ClassVar[str]  # makes a bigint of the key `id` of a table {0}
     held: ClassVar[tuple[str, ...]] = (
         "UPDATE ints SET n = 7 WHERE id < 5",
         "INSERT INTO whole VALUES (1000000, 1, 'long')",

@@ -49,6 +49,7 @@ class Postgres(Upstream):
     )
     shout = ("ALTER TABLE {0} ALTER COLUMN v TYPE text USING v || '!'",)
     retype = "ALTER TABLE {0} ALTER COLUMN v TYPE bytea USING v::bytea"
+    widen = "ALTER TABLE {0} ALTER COLUMN id TYPE bigint"
 
     @classmethod
     @contextlib.contextmanager
@@ -116,6 +117,7 @@ class Mysql(Upstream):
         "RENAME TABLE {0} TO {0}_old, {0}_new TO {0}",
     )
     retype = "ALTER TABLE {0} MODIFY v blob"
+    widen = "ALTER TABLE {0} MODIFY id bigint"
     server_class: ClassVar[type[EmbeddedServer]] = EmbeddedMySQL
     reset_log: ClassVar[str] = "RESET BINARY LOGS AND GTIDS"
     bytewise = "utf8mb4_0900_bin"

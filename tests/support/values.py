@@ -55,7 +55,7 @@ def endpoint(database: Any) -> Endpoint:
 def columns_of(database: Any, table: str, declared: dict[str, str] | None = None) -> tuple[Column, ...]:
     """The table's columns as a relation has them: default lake types unless declared otherwise."""
     query = f"""
-        SELECT a.attname, a.atttypid::int8, a.atttypmod, a.attndims,
+        SELECT a.attname, a.attnum, a.atttypid::int8, a.atttypmod, a.attndims,
                CASE WHEN e.typtype = 'e' THEN '_enum' WHEN e.typtype = 'c' THEN '_composite'
                     WHEN t.typtype = 'e' THEN 'enum' WHEN t.typtype = 'c' THEN 'composite'
                     WHEN t.typtype IN ('r', 'm') THEN 'range'
@@ -67,8 +67,8 @@ def columns_of(database: Any, table: str, declared: dict[str, str] | None = None
     with psycopg.connect(**endpoint(database).parameters(), autocommit=True) as connection:
         rows = connection.execute(query).fetchall()
     columns = []
-    for name, oid, modifier, dimensions, type_name, base_modifier in rows:
-        plain = UpstreamType(type_name, oid, modifier, dimensions=dimensions)
+    for name, place, oid, modifier, dimensions, type_name, base_modifier in rows:
+        plain = UpstreamType(type_name, oid, modifier, dimensions=dimensions, place=place)
         size = UpstreamType(type_name, oid, base_modifier, dimensions=dimensions)
         lake = resolve_type(size, (declared or {})[name]) if name in (declared or {}) else lake_type(size)
         columns.append(Column(name, lake, plain))

@@ -146,7 +146,7 @@ def test_an_added_column_is_ignored_and_reported(table: Table) -> None:
     table.insert(2, "y")
     first, second = table.changes()
     assert (first["a"], second["a"]) == (1, 2) and "extra" not in second
-    assert table.notices == ["column extra was added upstream at index 2 and is ignored"]
+    assert table.notices == ["column extra was added upstream and is ignored; RESYNC TABLE takes it in"]
 
 
 def test_a_column_that_the_relation_never_wanted_is_no_news(table: Table) -> None:
@@ -165,32 +165,59 @@ def test_a_dropped_column_is_null_from_then_on(table: Table) -> None:
     assert second["v"] == "v" and second["b"] == "y" and second["list"][1] is None
 
 
-def test_widened_types_decode_and_what_does_not_fit_is_counted(database: Any) -> None:
+def test_a_type_that_grew_goes_on_where_the_lake_type_holds_all_of_it(database: Any) -> None:
     database.execute(
-        "CREATE TABLE w (id int2 PRIMARY KEY, i int4, f float4, v varchar(3), d numeric(4,1), s timestamp(0), l int2[])"
+        "CREATE TABLE w (id int2 PRIMARY KEY, i int4, f float4, v varchar(3), d numeric(4,1), s timestamp(0), l int2[],"
+        " t numeric(4,1))"
     )
     log = Log(database, "w")
-    columns = columns_of(database, "w")
-    database.execute("INSERT INTO w VALUES (1, 2, 0.1, 'abc', 999.9, '2020-01-01', '{1}')")
+    wide = {"id": "BIGINT", "i": "BIGINT", "f": "DOUBLE", "d": "DECIMAL(10,3)", "l": "ARRAY<INT>", "t": "STRING"}
+    columns = columns_of(database, "w", wide)
+    database.execute("INSERT INTO w VALUES (1, 2, 0.1, 'abc', 999.9, '2020-01-01', '{1}', 1.5)")
     database.execute(
         "ALTER TABLE w ALTER id TYPE int8, ALTER i TYPE int8, ALTER f TYPE float8, ALTER v TYPE text,"
-        " ALTER d TYPE numeric(6,2), ALTER s TYPE timestamp, ALTER l TYPE int4[]"
+        " ALTER d TYPE numeric(6,2), ALTER s TYPE timestamp, ALTER l TYPE int4[], ALTER t TYPE numeric(8,1)"
     )
-    database.execute("INSERT INTO w VALUES (2, 3, 0.5, 'abcd', 5.5, '2020-01-01 00:00:00.5', '{2}')")
-    database.execute("INSERT INTO w VALUES (3, 3000000000, 0.1, 'abcd', 1000.55, '2020-01-01', '{70000}')")
+    database.execute(
+        "INSERT INTO w VALUES (3, 3000000000, 0.1, 'abcd', 1000.55, '2020-01-01 00:00:00.5', '{70000}', 2.5)"
+    )
     changes = log.changes(columns, ("id",))
     log.close()
-    first, second, third = changes.table.drop_columns(["__index", "__txn", "__op", "__missing", "__old"]).to_pylist()
-    assert (first["i"], second["i"], third["i"]) == (2, 3, None)
-    assert (first["f"], second["f"], third["f"]) == (0.10000000149011612, 0.5, None)
-    assert (second["v"], str(second["d"]), third["d"], second["l"], third["l"]) == ("abcd", "5.5", None, [2], None)
-    assert (first["v"], str(first["d"]), first["l"], first["id"], third["id"]) == ("abc", "999.9", [1], 1, 3)
-    assert second["s"].microsecond == 500_000
-    assert changes.unkept == {"i": 1, "f": 1, "d": 1, "l": 1}
+    first, second = changes.table.drop_columns(["__index", "__txn", "__op", "__missing", "__old"]).to_pylist()
+    assert (first["i"], second["i"], first["f"], second["f"]) == (2, 3000000000, 0.10000000149011612, 0.1)
+    assert (first["v"], second["v"], str(first["d"]), str(second["d"])) == ("abc", "abcd", "999.900", "1000.550")
+    assert (first["l"], second["l"], first["t"], second["t"]) == ([1], [70000], "1.5", "2.5")
+    assert second["s"].microsecond == 500_000 and changes.unkept == {}
     # the scan of a rewritten table must give the same
     scanned, unkept = scan(database, "w", columns, "id")
-    assert scanned.to_pylist() == [first, second, third]
-    assert unkept == changes.unkept
+    assert scanned.to_pylist() == [first, second] and unkept == {}
+
+
+OUTGROWN = (
+    ("int4", "int8", None),
+    ("numeric(10,2)", "numeric(20,2)", None),
+    ("numeric(10,2)", "numeric", None),
+    ("numeric(10,2)", "numeric", "DECIMAL(20,4)"),
+    ("numeric(10,2)", "numeric(10,4)", "STRING"),
+    ("float4", "float8", None),
+    ("float4", "float8", "STRING"),
+    ("int2[]", "int8[]", "ARRAY<INT>"),
+)
+
+
+@pytest.mark.parametrize(("old", "new", "declared"), OUTGROWN)
+def test_a_type_that_outgrew_its_lake_type_stops_the_table_before_its_first_value(
+    database: Any, old: str, new: str, declared: str | None
+) -> None:
+    database.execute(f"CREATE TABLE w (id int PRIMARY KEY, v {old})")
+    log = Log(database, "w")
+    columns = columns_of(database, "w", {"v": declared} if declared else None)
+    database.execute(f"ALTER TABLE w ALTER v TYPE {new}")
+    database.execute("INSERT INTO w (id) VALUES (1)")
+    with pytest.raises(DataError, match="column v") as caught:
+        log.changes(columns, ("id",))
+    log.close()
+    assert caught.value.code == "data.schema_changed" and "RESYNC TABLE reads it anew" in caught.value.hint
 
 
 @pytest.mark.parametrize(
@@ -202,6 +229,11 @@ def test_widened_types_decode_and_what_does_not_fit_is_counted(database: Any) ->
         "ALTER v TYPE char(3)",
         "ALTER doc TYPE json",
         "RENAME a TO aa",
+        "RENAME n TO m",
+        "RENAME list TO many",
+        "DROP COLUMN n, ADD COLUMN n int DEFAULT 7",
+        "DROP CONSTRAINT t_pkey, ADD PRIMARY KEY (a, b, n)",
+        "DROP CONSTRAINT t_pkey, ADD PRIMARY KEY (a)",
         "DROP COLUMN b, ADD COLUMN b int NOT NULL DEFAULT 5, ADD PRIMARY KEY (a, b)",
     ],
 )

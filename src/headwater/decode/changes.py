@@ -54,9 +54,9 @@ def decode_changes(
 ) -> Changes:
     """Decodes `raw` (index, op, txn, payload, schema_id), each change with the schema that it was written with.
 
-    Columns are matched by name: one that the log no longer has is NULL, one that it has in addition is ignored (and
-    named in `notices` if an earlier schema did not have it), a widened type decodes. Any other change of the schema
-    is DataError data.schema_changed; a key that the lake cannot keep is DataError data.key_value.
+    Columns are matched by name: one that was dropped is NULL, one that was added is ignored (and named in `notices` if
+    an earlier schema did not have it), a wider type decodes if the lake type holds all of it. Any other change of the
+    schema is DataError data.schema_changed (see `Layout`); a key that the lake cannot keep is data.key_value.
     """
     schema = changes_schema(columns, key)
     unkept: Counter[str] = Counter()
@@ -163,5 +163,5 @@ def _added(schemas: Mapping[int, SchemaVersion], columns: tuple[Column, ...]) ->
     if not versions:
         return []
     known = {c.name for c in versions[0].columns} | {c.name for c in columns}
-    names = {c.name: v for v in reversed(versions) for c in v.columns if c.name not in known}
-    return [f"column {n} was added upstream at index {v.from_index} and is ignored" for n, v in sorted(names.items())]
+    names = {c.name for v in versions for c in v.columns if c.name not in known}
+    return [f"column {name} was added upstream and is ignored; RESYNC TABLE takes it in" for name in sorted(names)]

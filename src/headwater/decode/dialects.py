@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 
-from headwater.model import Column, LogColumn, UpstreamType
+from headwater.model import Column, LogColumn, SchemaVersion, UpstreamType
 
 if TYPE_CHECKING:
     from headwater.decode.column import Decoded
@@ -47,6 +47,13 @@ class Dialect(Protocol):
 
     def as_written(self, upstream: UpstreamType, written: LogColumn) -> UpstreamType | None:
         """The type to decode a logged column with, or None if values of the old type may have changed with it."""
+
+    def still_holds(self, column: Column, written: UpstreamType) -> bool:
+        """Whether the column's lake type holds every value of a type that `as_written` gave, and what it holds of
+        older rows is still what the database would give for them."""
+
+    def key_told(self, version: SchemaVersion) -> set[str] | None:
+        """The table's key as its log describes it; None: the log does not say."""
 
     def lay_out(self, batch: pa.RecordBatch, layout: Layout) -> Piece:
         """Where the values of logged changes stand."""

@@ -44,14 +44,58 @@ class Layout:
             if slot < 0:
                 continue
             identity[slot] = written.key
-            types[slot] = dialect_of(columns[slot].upstream).as_written(columns[slot].upstream, written)
-            if types[slot] is None:
-                raise _schema_changed(version, f"the type of column {written.name} changed")
+            types[slot] = _type_of(version, columns[slot], written)
         for name in key:
             if types[ordinals[name]] is None:
                 raise _schema_changed(version, f"key column {name} is gone")
+        _check_names(version, columns, slots)
+        _check_key(version, columns, key)
         keys = np.array([ordinals[k] for k in key], dtype=np.int32)
         return cls(slots, identity, keys, tuple(types), version.columns)
+
+
+def _type_of(version: SchemaVersion, column: Column, written: LogColumn) -> UpstreamType:
+    """The type to decode a column with: one whose values the column's lake type holds, every one of them."""
+    dialect = dialect_of(column.upstream)
+    type = dialect.as_written(column.upstream, written)
+    if type is not None and dialect.still_holds(column, type):
+        return type
+    raise DataError(
+        "data.schema_changed",
+        f"{_place(version)}: the type of column {written.name} changed, and {column.lake_type} does not hold it"
+        if type is not None
+        else f"{_place(version)}: the type of column {written.name} changed",
+        "RESYNC TABLE reads it anew in its new form; if the definition declares the column's type, DROP the table and "
+        "CREATE it with a type that holds the new one.",
+    )
+
+
+def _check_names(version: SchemaVersion, columns: tuple[Column, ...], slots: Any) -> None:
+    """No followed column goes on under another name, or gave its name to another one.
+
+    A column that is gone is NULL from then on, but only where it cannot have been renamed: nothing that is not followed
+    stands where it stood. Where columns have numbers, the log names them in the order of these.
+    """
+    found = [int(slot) for slot in slots if slot >= 0]
+    places = [columns[slot].upstream.place for slot in found]
+    if any(a > b > 0 for a, b in pairwise(places)):
+        names = ", ".join(columns[slot].name for slot in found)
+        raise _schema_changed(version, f"columns changed their names or were made anew ({names})")
+    for column in (c for i, c in enumerate(columns) if i not in set(found)):
+        before, after = 0, len(slots)
+        if column.upstream.place and all(places):
+            at = [i for i, slot in enumerate(slots) if slot >= 0]
+            before = max((i for i, p in zip(at, places, strict=True) if p < column.upstream.place), default=-1) + 1
+            after = min((i for i, p in zip(at, places, strict=True) if p > column.upstream.place), default=len(slots))
+        if any(slot < 0 for slot in slots[before:after]):
+            raise _schema_changed(version, f"column {column.name} is gone or was renamed")
+
+
+def _check_key(version: SchemaVersion, columns: tuple[Column, ...], key: tuple[str, ...]) -> None:
+    """Rows that differ upstream differ in our key: it is the one that the log says the table has."""
+    told = dialect_of(columns[0].upstream).key_told(version)
+    if told is not None and told != set(key):
+        raise _schema_changed(version, f"the primary key is no longer ({', '.join(key)})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,9 +149,15 @@ def damaged(batch: pa.RecordBatch, row: int) -> DataError:
 def _schema_changed(version: SchemaVersion, what: str) -> DataError:
     return DataError(
         "data.schema_changed",
-        f"{version.schema}.{version.table}: {what} at index {version.from_index}",
+        f"{_place(version)}: {what}",
         "RESYNC TABLE reads it anew in its new form.",
     )
+
+
+def _place(version: SchemaVersion) -> str:
+    """Which table, and from where in its log on; a description that was not taken from the log has no index."""
+    at = f" at index {version.from_index}" if version.from_index else ""
+    return f"{version.schema}.{version.table}{at}"
 
 
 def _pieces(raw: pa.Table) -> Iterator[tuple[pa.RecordBatch, int]]:

@@ -189,7 +189,7 @@ class Backfill:
     def _make_base(self, relation: RelationInfo) -> None:
         """Creates the empty base; from then on the table is being filled."""
         upstream = upstream_of(self._home.meta, relation.connection_id)
-        fingerprint = upstream.fingerprint([relation.upstream_id])[relation.upstream_id]
+        look = upstream.look([relation.upstream_id])[relation.upstream_id]
         version = base.create(self._session(), self._home.storage, relation)
         with self._home.meta.write() as c:
             lease.check(c, self._held)
@@ -197,7 +197,7 @@ class Backfill:
             if now is None or now.state is not TableState.WAITING:
                 return  # dropped or stopped meanwhile
             relations.set_base_version(c, relation.id, version)
-            relations.set_fingerprint(c, relation.id, fingerprint)
+            relations.set_fingerprint(c, relation.id, look.stored())
             relations.set_state(c, relation.id, TableState.FILLING)
         self._on_scanned()
 

@@ -9,9 +9,11 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from sqlalchemy.engine import Connection
 
+from headwater.changelog.reader import read_transactions
 from headwater.decode.changes import Changes
 from headwater.decode.layout import decodable_until
 from headwater.engine import crash
@@ -26,6 +28,8 @@ from headwater.relation import fold, runs
 from headwater.relation.overlay import Overlay, Overlays
 from headwater.relation.read import base_at, dataframe, layers, lost
 from headwater.relation.schema import quoted
+
+UNFOLLOWABLE = ("data.schema_changed", "data.rewritten")  # from some change on; what lies before it can be read
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,13 +88,13 @@ class Reader:
         with timed, self.at_epoch(names) as (epoch, meant), self._pool().use() as session, ExitStack() as overlays:
             warnings = tuple(w for w in (s.warning() for s in meant) if w)
             if require_complete and warnings:
-                raise DefinitionError(
-                    "table.incomplete",
-                    "; ".join(warnings),
-                    "Wait until `headwater status` shows it live, then ask again.",
-                )
+                raise _incomplete(warnings)
             for s in meant:
-                self._frame(session, s, epoch, overlays).createOrReplaceTempView(quoted(s.relation.name))
+                frame, stopped = self._frame(session, s, epoch, overlays)
+                frame.createOrReplaceTempView(quoted(s.relation.name))
+                warnings += (stopped,) if stopped else ()
+            if require_complete and warnings:
+                raise _incomplete(warnings)
             yield Pinned(session, epoch, meant, warnings, self._home)
 
     def frame(self, name: str) -> DataFrame:
@@ -99,7 +103,7 @@ class Reader:
         found = [s for s in seen if s.relation.name.lower() == name.lower()]
         if not found:
             raise DefinitionError("name.unknown", f"there is no table {name}", "SHOW TABLES lists what there is.")
-        return self._frame(self._root(), found[0], epoch, self._held)
+        return self._frame(self._root(), found[0], epoch, self._held)[0]
 
     @contextmanager
     def at_epoch(self, names: Collection[str]) -> Iterator[tuple[Epoch, tuple[Seen, ...]]]:
@@ -132,24 +136,36 @@ class Reader:
             with self._home.meta.write() as c:
                 epochs.release_pin(c, pin)
 
-    def _frame(self, session: SparkSession, s: Seen, epoch: Epoch, overlays: ExitStack) -> DataFrame:
-        if s.layout is None or not s.layout.spans:
-            return _empty(session, s.relation)
-        index = epoch.index_of(s.relation.connection_id)
-        if s.relation.state is TableState.FAILED:
-            index = self.last_readable(s.relation, s.layout, index)
-        overlay = overlays.enter_context(self.overlays.use(s.relation, s.layout, index))
-        if overlay.holes.num_rows and not s.relation.ordered:
-            return _empty(session, s.relation)  # hidden as a whole until it has been read again
-        return dataframe(session, self._home.storage, s.relation, s.layout, overlay)
+    def _frame(self, session: SparkSession, s: Seen, epoch: Epoch, overlays: ExitStack) -> tuple[DataFrame, str]:
+        """The relation at an epoch, and why its rows are older than that, in words; empty: they are not."""
+        relation, layout, stopped = s.relation, s.layout, ""
+        if layout is None or not layout.spans:
+            return _empty(session, relation), ""
+        index = epoch.index_of(relation.connection_id)
+        if relation.state is TableState.FAILED:  # its warning says so
+            index = self.last_readable(relation, layout, index)
+        try:
+            overlay = overlays.enter_context(self.overlays.use(relation, layout, index))
+        except DataError as e:
+            if e.code not in UNFOLLOWABLE:
+                raise
+            stopped = f"{relation.name}: stopped: {e.message}"  # nobody has judged it yet
+            index = self.last_readable(relation, layout, index)
+            overlay = overlays.enter_context(self.overlays.use(relation, layout, index))
+        if overlay.holes.num_rows and not relation.ordered:
+            return _empty(session, relation), stopped  # hidden as a whole until it has been read again
+        return dataframe(session, self._home.storage, relation, layout, overlay), stopped
 
     def last_readable(self, relation: RelationInfo, layout: Layout, index: int) -> int:
-        """A table that has stopped stays readable as it was when it could last be followed."""
+        """A table that has stopped stays readable as it was when it could last be followed, at whole transactions."""
         if relation.stopped_at is not None:
             return relation.stopped_at
+        start = max(layout.log_index, relation.begin_index)
         with self._home.meta.read() as c:
             versions = segments.schemas(c, relation.connection_id, relation.upstream_id)
-        last = decodable_until(versions, relation.columns, relation.key, layout.log_index, index)
+        last = decodable_until(versions, relation.columns, relation.key, start, index)
+        if last < index:
+            last = max(start, self._before_transaction(relation.connection_id, last + 1, index))
         try:
             with self.overlays.use(relation, layout, last):
                 return last
@@ -157,6 +173,17 @@ class Reader:
             if e.code == "data.history_missing" and not layout.settled:
                 raise  # its spans are of different moments, and only the changelog could tell what lies between
             return layout.log_index
+
+    def _before_transaction(self, connection_id: int, index: int, upto: int) -> int:
+        """The last index before the transaction that holds `index` and ends at or before `upto`."""
+        with self._home.meta.read() as c:
+            around = segments.in_range(c, connection_id, index - 1, upto)
+        for segment in around:  # it is told by the segment that completes it
+            found = read_transactions(self._home.storage, [segment.path])
+            holding = pc.and_(pc.less_equal(found["first_index"], index), pc.greater_equal(found["last_index"], index))
+            for first in found.filter(holding)["first_index"].to_pylist():
+                return int(first) - 1
+        return index - 1
 
     def merge(self, relation: RelationInfo, layout: Layout, index: int, app_id: str, version: int) -> int:
         """Folds the overlay at `index` into the base; returns the Delta version that holds it."""
@@ -220,6 +247,14 @@ class Reader:
                 relations.note(c, relation.id, "value.unkept", text, count)
             for text in changes.notices:
                 relations.note(c, relation.id, "table.notice", text)
+
+
+def _incomplete(warnings: tuple[str, ...]) -> DefinitionError:
+    return DefinitionError(
+        "table.incomplete",
+        "; ".join(warnings),
+        "Wait until `headwater status` shows it live, then ask again.",
+    )
 
 
 def _empty(session: SparkSession, relation: RelationInfo) -> DataFrame:

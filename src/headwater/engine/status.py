@@ -34,6 +34,7 @@ class _Seen:
     relations: dict[int, RelationInfo]
     progress: dict[int, Progress]
     unkept: dict[int, int]
+    unwatched: dict[int, str]
     overlays: dict[int, int]
     newest: Epoch | None
     server: Serving | None
@@ -54,6 +55,7 @@ def status_of(home: Home, server: Serving | None) -> Status:
             {r.id: r for r in found},
             reached,
             progress.notices(c, "value.unkept"),
+            relations.noted(c, relations.UNWATCHED),
             _overlays(c, found, reached, newest, server),
             newest,
             server,
@@ -143,7 +145,7 @@ def _table(seen: _Seen, r: RelationInfo, lag_s: float | None) -> TableStatus:
         lag_s=lag_s,
         lag_bytes=lag.bytes if lag else None,
         waiting_for=_waits_for(seen, r, p, connection),
-        note=_note(r, p),
+        note="; ".join(x for x in (seen.unwatched.get(r.id, ""), _note(r, p)) if x),
         **_told(error),
         overlay=seen.overlays.get(r.id, 0),
         unkept=seen.unkept.get(r.id, 0),

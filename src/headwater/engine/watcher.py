@@ -4,88 +4,150 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
+from dataclasses import dataclass
 
+import pyarrow.compute as pc
+
+from headwater.changelog.reader import read_table
 from headwater.decode.layout import Layout
 from headwater.engine.home import Home
 from headwater.engine.upstreams import passed, upstream_of
-from headwater.errors import DataError
+from headwater.errors import DataError, FencedError, HeadwaterError
 from headwater.meta import connections, lease, relations, segments
 from headwater.meta.lease import Lease
-from headwater.model import ConnectionState, RelationInfo, SchemaVersion, TableState
-from headwater.source.upstream import Upstream
+from headwater.model import ConnectionInfo, ConnectionState, Op, RelationInfo, SchemaVersion, TableState
+from headwater.source.upstream import Look, Upstream, Verdict
 
 log = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True, slots=True)
+class _Watched:
+    """A table that is followed, with what meta knows of it."""
+
+    relation: RelationInfo
+    before: Look | None  # the last accepted look
+    versions: list[SchemaVersion]  # how the log writes its rows, as far as that was not judged yet
+    unwatched: str  # why it could not be looked at the last time, as its notice says it
+
+
 class Watcher:
-    """Compares each table's fingerprint with the last one; a table that changed behind the log's back is stopped."""
+    """Judges how the log describes each table and compares the catalog with the last look that was accepted.
+
+    A table that changed behind the log's back is stopped. A look that fails concerns its table alone, and is shown.
+    """
 
     def __init__(self, home: Home, held: Lease) -> None:
         self._home = home
         self._held = held
-        self._looks: dict[int, tuple[str, str]] = {}  # relation → a new fingerprint and where the upstream stood then
-        self._schemas: dict[int, int] = {}  # relation → the last schema version that was found to be fine
-        self._truncates: dict[int, int] = {}  # relation → TRUNCATEs that an accepted fingerprint has accounted for
+        self._looks: dict[int, tuple[Look, str]] = {}  # relation → a look that differs, and where the upstream stood
+        self._judged: dict[int, int] = {}  # relation → the last schema version that was found to be fine
 
     def tick(self) -> None:
         """One look at every connection that runs: one question each."""
-        versions: dict[int, list[SchemaVersion]] = {}
-        by_connection: defaultdict[int, list[RelationInfo]] = defaultdict(list)
+        for connection_id, tables in self._watched().items():
+            try:
+                upstream = upstream_of(self._home.meta, connection_id)
+                looks = upstream.look([t.relation.upstream_id for t in tables])
+            except HeadwaterError as e:
+                for table in tables:
+                    self._tell(table, e)
+                continue
+            for table in tables:
+                self._watch(upstream, table, looks[table.relation.upstream_id])
+
+    def _watched(self) -> dict[int, list[_Watched]]:
+        """The tables that are followed, by connection."""
+        found: defaultdict[int, list[_Watched]] = defaultdict(list)
         with self._home.meta.read() as c:
             running = {x.id for x in connections.all(c) if x.state is ConnectionState.RUNNING}
-            for relation in relations.all(c):
-                if relation.connection_id in running and relation.state in (TableState.FILLING, TableState.LIVE):
-                    by_connection[relation.connection_id].append(relation)
-            before = {r.id: relations.fingerprint(c, r.id) for rs in by_connection.values() for r in rs}
-            for relation in (r for rs in by_connection.values() for r in rs):
-                known = segments.schemas(c, relation.connection_id, relation.upstream_id)
-                seen = self._schemas.get(relation.id, 0)
-                # what broke the table before it began does not concern it: its scans came later
-                before_it = {v.id for v in known if v.broken and v.from_index <= relation.begin_index}
-                versions[relation.id] = [v for v in known if v.id > seen and v.id not in before_it]
-        for connection_id, watched in by_connection.items():
-            upstream = upstream_of(self._home.meta, connection_id)
-            now = upstream.fingerprint([r.upstream_id for r in watched])
-            for relation in watched:
-                if self._judge(relation, versions[relation.id]):
+            unwatched = relations.noted(c, relations.UNWATCHED)
+            for r in relations.all(c):
+                if r.connection_id not in running or r.state not in (TableState.FILLING, TableState.LIVE):
                     continue
-                old, new = before[relation.id], now[relation.upstream_id]
-                if old and old != new:
-                    self._settle(upstream, relation, old, new)
+                stored = relations.fingerprint(c, r.id)
+                # what was written before the table began does not concern it: its scans came later
+                versions = segments.schemas_in_use(
+                    c, r.connection_id, r.upstream_id, r.begin_index, self._judged.get(r.id, 0)
+                )
+                before = Look.parse(stored) if stored else None
+                found[r.connection_id].append(_Watched(r, before, versions, unwatched.get(r.id, "")))
+        return found
 
-    def _judge(self, relation: RelationInfo, versions: list[SchemaVersion]) -> bool:
-        """Stops the table if the log began to write its rows in a way that cannot be followed; True if it did."""
-        for version in versions:
+    def _watch(self, upstream: Upstream, table: _Watched, now: Look) -> None:
+        try:
+            self._judge(upstream, table, now)
+        except FencedError:
+            raise
+        except HeadwaterError as e:
+            self._tell(table, e)
+        else:
+            self._tell(table, None)
+
+    def _judge(self, upstream: Upstream, table: _Watched, now: Look) -> None:
+        """Stops the table if its log, or its catalog, describes it in a way that cannot be followed."""
+        relation = table.relation
+        for version in [*table.versions, *([now.described] if now.described else [])]:
             try:
                 Layout.of(version, relation.columns, relation.key)
             except DataError as e:
                 hint = e.hint.replace("RESYNC TABLE reads", f"RESYNC TABLE {relation.name} reads")
-                self._record(relation, "", DataError(e.code, e.message, hint, e.retry))
-                return True
-            self._schemas[relation.id] = version.id
-        return False
+                self._record(relation, now, Verdict(DataError(e.code, e.message, hint, e.retry)))
+                return
+            self._judged[relation.id] = max(version.id, self._judged.get(relation.id, 0))
+        if table.before is not None and table.before.shape != now.shape:
+            self._settle(upstream, relation, table.before, now)
+        else:
+            self._looks.pop(relation.id, None)
 
-    def _settle(self, upstream: Upstream, relation: RelationInfo, old: str, new: str) -> None:
+    def _settle(self, upstream: Upstream, relation: RelationInfo, before: Look, now: Look) -> None:
         """Asks once everything that was committed before this look is in the changelog, a TRUNCATE too."""
-        looked = self._looks.setdefault(relation.id, (new, upstream.position()))
-        if looked[0] != new:
-            self._looks[relation.id] = (new, upstream.position())
+        after, position = self._looks.get(relation.id, (now, ""))
+        if not position or after.shape != now.shape:
+            self._looks[relation.id] = (now, upstream.position())
             return
         with self._home.meta.read() as c:
             connection = connections.get(c, relation.connection_id)
-            truncates = segments.count_truncates(c, connection.id, relation.upstream_id)
-        if not passed(connection.type, connection.position, looked[1]):
+        if not passed(connection.type, connection.position, position):
             return
-        before = self._truncates.get(relation.id, 0)
-        self._record(relation, new, upstream.rewritten(old, new, relation.name, truncates > before))
-        self._truncates[relation.id] = truncates
+        truncates = self._truncates(upstream, connection, relation, before)
+        self._record(relation, after, upstream.compare(before, after, relation, truncates))
         del self._looks[relation.id]
 
-    def _record(self, relation: RelationInfo, fingerprint: str, error: DataError | None) -> None:
+    def _truncates(
+        self, upstream: Upstream, connection: ConnectionInfo, relation: RelationInfo, before: Look
+    ) -> list[int]:
+        """The transactions of the TRUNCATEs that the changelog holds and an accepted look may not have seen."""
+        after, upto = relation.begin_index, connection.committed_index
+        with self._home.meta.read() as c:
+            if before.saw:
+                unseen = segments.first_unseen(c, connection.id, upstream.txn_min(before.saw), upto)
+                after = max(after, unseen)
+            pieces = segments.of_table(c, connection.id, relation.upstream_id, after, upto)
+        emptying = [(path, part) for path, part in pieces if part.truncates]
+        rows = read_table(self._home.storage, emptying, after, upto)
+        found: list[int] = rows.filter(pc.equal(rows["op"], int(Op.TRUNCATE)))["txn"].to_pylist()
+        return found
+
+    def _record(self, relation: RelationInfo, look: Look, verdict: Verdict) -> None:
         with self._home.meta.write() as c:
             lease.check(c, self._held)
-            if error is None:
-                relations.set_fingerprint(c, relation.id, fingerprint)
+            if verdict.error is not None:
+                log.error("table failed name=%s code=%s", relation.name, verdict.error.code)
+                relations.set_state(c, relation.id, TableState.FAILED, verdict.error)
                 return
-            log.error("table failed name=%s code=%s", relation.name, error.code)
-            relations.set_state(c, relation.id, TableState.FAILED, error)
+            relations.set_fingerprint(c, relation.id, look.stored())
+            for text in verdict.notices:
+                relations.note(c, relation.id, "table.notice", text)
+
+    def _tell(self, table: _Watched, error: HeadwaterError | None) -> None:
+        """Notes on a table that it could not be looked at, and takes the note back once it could."""
+        text = f"what its log does not tell cannot be checked: {error.message}. {error.hint}" if error else ""
+        if text == table.unwatched:
+            return
+        if error is not None:
+            self._home.live.counters.add("headwater_errors_total", of=error.code)
+            log.warning("table unwatched name=%s code=%s %s", table.relation.name, error.code, error.message)
+        with self._home.meta.write() as c:
+            lease.check(c, self._held)
+            relations.set_note(c, table.relation.id, relations.UNWATCHED, text)

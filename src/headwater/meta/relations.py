@@ -15,6 +15,7 @@ from headwater.meta.tables import intent, layout, notice, relation, run, span
 from headwater.model import Column, Control, Json, Notice, RelationInfo, TableState
 
 BESIDE = "\x01"  # the name of a relation that is built beside another one begins with it; no user can write it
+UNWATCHED = "table.unwatched"  # the code of the notice on a table whose upstream could not be looked at
 
 
 def add(
@@ -174,7 +175,7 @@ def set_fingerprint(c: Connection, id: int, fingerprint: str) -> None:
 
 
 def fingerprint(c: Connection, id: int) -> str:
-    """What the upstream table looked like when it was last looked at."""
+    """The last look at the upstream table that was accepted, as its source stores it; empty: there was none."""
     return str(c.execute(sa.select(relation.c.fingerprint).where(relation.c.id == id)).scalar_one())
 
 
@@ -229,6 +230,19 @@ def note(c: Connection, relation_id: int, code: str, text: str, count: int = 1) 
         c.execute(
             sa.insert(notice).values(relation_id=relation_id, code=code, text=text, count=count, seen_at=time.time())
         )
+
+
+def set_note(c: Connection, relation_id: int, code: str, text: str) -> None:
+    """Lets one notice of this code stand for a relation; empty: none."""
+    c.execute(sa.delete(notice).where(notice.c.relation_id == relation_id, notice.c.code == code))
+    if text:
+        note(c, relation_id, code, text)
+
+
+def noted(c: Connection, code: str) -> dict[int, str]:
+    """The notice of a code that stands for each relation that has one."""
+    rows = c.execute(sa.select(notice.c.relation_id, notice.c.text).where(notice.c.code == code))
+    return {id: str(text) for id, text in rows}
 
 
 def notices(c: Connection, relation_id: int) -> list[Notice]:

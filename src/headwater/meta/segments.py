@@ -132,14 +132,6 @@ def last_change(c: Connection, connection_id: int, upstream_id: int, upto: int) 
     return min(int(c.execute(q).scalar() or 0), upto)
 
 
-def count_truncates(c: Connection, connection_id: int, upstream_id: int) -> int:
-    """How many TRUNCATEs of a table the changelog holds."""
-    q = sa.select(sa.func.coalesce(sa.func.sum(part.c.truncates), 0)).where(
-        part.c.connection_id == connection_id, part.c.upstream_id == upstream_id
-    )
-    return int(c.execute(q).scalar_one())
-
-
 def first_unseen(c: Connection, connection_id: int, txn_min: int, last_index: int) -> int:
     """The index after which the log of a freshly scanned span begins: nothing at or below it was unseen by the scan.
 
@@ -285,6 +277,22 @@ def schemas(c: Connection, connection_id: int, upstream_id: int | None = None) -
     q = sa.select(schema_version).where(schema_version.c.connection_id == connection_id)
     if upstream_id is not None:
         q = q.where(schema_version.c.upstream_id == upstream_id)
+    return [_schema(r) for r in c.execute(q.order_by(schema_version.c.from_index, schema_version.c.id))]
+
+
+def schemas_in_use(
+    c: Connection, connection_id: int, upstream_id: int, after: int, newer_than: int
+) -> list[SchemaVersion]:
+    """The schema versions of a table above an id under which something is written at an index above `after`."""
+    used = sa.select(part.c.schema_id).where(
+        part.c.connection_id == connection_id, part.c.upstream_id == upstream_id, part.c.last_index > after
+    )
+    q = sa.select(schema_version).where(
+        schema_version.c.connection_id == connection_id,
+        schema_version.c.upstream_id == upstream_id,
+        schema_version.c.id > newer_than,
+        sa.or_(schema_version.c.from_index > after, schema_version.c.id.in_(used)),
+    )
     return [_schema(r) for r in c.execute(q.order_by(schema_version.c.from_index, schema_version.c.id))]
 
 

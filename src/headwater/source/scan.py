@@ -9,7 +9,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from headwater.model import Bound, Column, Condition, Span
+from headwater.model import Bound, Column, Condition, SchemaVersion, Span
 
 Hooks = Callable[[str], None]
 OnWait = Callable[[str], None]  # hears each second, in words, who is being waited for
@@ -57,9 +57,14 @@ class Extent:
 
 
 class Scan(AbstractContextManager["Scan"], Protocol):
-    """One short transaction that reads rows of a table; `seen` is fixed when it opens."""
+    """One short transaction that reads rows of a table; `seen` is fixed when it opens.
+
+    `described` is the table in that transaction as its log would describe it; None: the scan itself refuses a table
+    that has become another.
+    """
 
     seen: Seen
+    described: SchemaVersion | None
 
     def batches(self, span: Span, max_rows: int = 0) -> Iterator[pa.RecordBatch]:
         """The span's rows in key order, the first `max_rows` of them if that is not 0; `decode.scan` reads them."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
@@ -10,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from headwater.errors import DataError
-from headwater.model import UpstreamType
+from headwater.model import RelationInfo, SchemaVersion, UpstreamType
 from headwater.source.base import Source
 from headwater.source.options import Option
 from headwater.source.scan import Reach
@@ -27,7 +28,7 @@ class FoundColumn:
 
 @dataclass(frozen=True, slots=True)
 class FoundTable:
-    """An upstream table that can be followed; `fingerprint` changes with what happens to it behind the log's back."""
+    """An upstream table that can be followed."""
 
     id: int
     schema: str
@@ -46,6 +47,39 @@ class Prepared:
     txn: int
     identity: dict[str, str]
     life: str
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """A table as one look at the upstream's catalog found it.
+
+    `shape` is all of it that can change rows, or what the log tells of them, behind the log's back; empty: the table is
+    gone. `saw` says which transactions the look saw, as a scan says it; empty: that decides nothing here. `described`
+    is the table as its log would describe it now; None: only the log can say.
+    """
+
+    shape: str
+    saw: str = ""
+    described: SchemaVersion | None = None
+
+    def stored(self) -> str:
+        """What meta keeps of an accepted look."""
+        return json.dumps({"shape": self.shape, "saw": self.saw})
+
+    @classmethod
+    def parse(cls, stored: str) -> Look:
+        value = json.loads(stored)
+        return (
+            cls(value["shape"], value["saw"]) if "shape" in value else cls(stored)
+        )  # an older home has the shape alone
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What came of two looks at a table: the error that stops it, or what its user should know."""
+
+    error: DataError | None = None
+    notices: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,13 +133,14 @@ class Upstream(Protocol):
     def position(self) -> str:
         """Where the upstream stands now: what has committed before this call ends at or before it."""
 
-    def fingerprint(self, ids: Sequence[int]) -> dict[int, str]:
-        """For each table its file, shape and partitions; see `rewritten`."""
+    def look(self, ids: Sequence[int]) -> dict[int, Look]:
+        """Each table as the catalog has it now. Called every few seconds; reads no table and waits for no lock."""
 
-    def rewritten(self, before: str, after: str, table: str, truncated: bool) -> DataError | None:
-        """What happened between two fingerprints that the log does not tell, as the error that stops the table.
+    def compare(self, before: Look, after: Look, relation: RelationInfo, truncates: Sequence[int]) -> Verdict:
+        """What happened to a relation's table between two looks that the log does not tell.
 
-        `table` is its name in the lake; `truncated` says that the log told of a TRUNCATE in between.
+        `truncates` are transactions in which the changelog holds a TRUNCATE of it: all that `after` saw and `before`
+        did not, and perhaps others.
         """
 
     def log_end(self, since: str) -> LogEnd:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sqlalchemy.engine import Connection
 
@@ -248,7 +248,21 @@ def check_table(upstream: Upstream, statement: CreateTable) -> CheckedTable:
         check_without_history(statement.name, columns, found.key)
     if "backfill.filter" in statement.options:
         read_filter(statement.options["backfill.filter"], columns)
-    return CheckedTable(found, columns)
+    undeclared = columns if statement.columns is None else ()
+    notices = tuple(_kept_as_text(c) for c in undeclared if _is_number_as_text(c))
+    return CheckedTable(replace(found, notices=(*found.notices, *notices)), columns)
+
+
+def _is_number_as_text(column: Column) -> bool:
+    """Whether it is a number upstream whose every value only text can hold."""
+    return column.lake_type == "STRING" and can_hold(column.upstream, "DECIMAL(38,18)")
+
+
+def _kept_as_text(column: Column) -> str:
+    return (
+        f"column {column.name} is {column.upstream.name} without a size that DECIMAL has, and is kept as STRING; "
+        "list the columns and declare it DECIMAL(p,s) to have numbers"
+    )
 
 
 def check_without_history(name: str, columns: Sequence[Column], key: Sequence[str]) -> None:

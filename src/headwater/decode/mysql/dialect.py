@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from headwater.decode.dialects import Comparable
 from headwater.decode.mysql.binlog import lay_out
-from headwater.decode.mysql.evolve import as_written
+from headwater.decode.mysql.evolve import as_written, key_told, still_holds
 from headwater.decode.mysql.logged import decode_logged
 from headwater.decode.mysql.resultset import select_expression, text_expression, to_lake
 from headwater.decode.mysql.types import INTEGERS, can_hold, is_boolean, lake_type, resolve_type
@@ -35,10 +35,12 @@ __all__ = [
     "can_hold",
     "comparable",
     "decode_logged",
+    "key_told",
     "lake_type",
     "lay_out",
     "resolve_type",
     "select_expression",
+    "still_holds",
     "text_expression",
     "to_lake",
 ]

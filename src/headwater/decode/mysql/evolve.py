@@ -5,9 +5,18 @@ from __future__ import annotations
 from dataclasses import replace
 
 from headwater.decode.mysql import codes
-from headwater.decode.mysql.types import BINARIES, GEOMETRIES, INTEGERS, TEXTS, decimal_of, signed_bits
+from headwater.decode.mysql.types import (
+    BINARIES,
+    GEOMETRIES,
+    INTEGERS,
+    TEXTS,
+    can_hold,
+    decimal_of,
+    lake_type,
+    signed_bits,
+)
 from headwater.decode.values import MAX_PRECISION
-from headwater.model import LogColumn, UpstreamType
+from headwater.model import Column, LogColumn, SchemaVersion, UpstreamType
 
 _INTEGER_NAMES = {1: "tinyint", 2: "smallint", 9: "mediumint", 3: "int", 8: "bigint"}
 _STRINGS = frozenset({codes.STRING, codes.VAR_STRING, codes.VARCHAR, codes.VARCHAR_COMPRESSED})
@@ -146,3 +155,21 @@ def _length_bytes(old: UpstreamType) -> int:
             return _BLOB_SIZE[old.name.removesuffix(ending)]
     most = (old.length or 0) * _BYTES_OF_CHARACTER.get(old.charset, 1)
     return (most.bit_length() + 7) // 8
+
+
+def still_holds(column: Column, written: UpstreamType) -> bool:
+    """Whether the lake type holds every value of a wider type, and older rows still look the same in it."""
+    old, lake = column.upstream, column.lake_type
+    same_decimal = old.name == "decimal" and decimal_of(old) == decimal_of(written)
+    if lake == "STRING":
+        changed = old.name == "decimal" and decimal_of(old)[1] != decimal_of(written)[1]
+        return not changed and (old.name != "float" or written.oid == codes.FLOAT)
+    if old.name == "float" and written.oid == codes.DOUBLE:
+        return lake == "DOUBLE"
+    own = lake_type(written)
+    return own == lake or same_decimal or (own != "STRING" and can_hold(written, lake))
+
+
+def key_told(version: SchemaVersion) -> set[str] | None:
+    """The key as the log tells it, which it does only where it describes tables in full."""
+    return {c.name for c in version.columns if c.key} or None

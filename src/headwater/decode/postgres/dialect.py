@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headwater.decode.postgres.evolve import as_written
+from headwater.decode.postgres.evolve import as_written, key_told, still_holds
 from headwater.decode.postgres.pgoutput import lay_out
 from headwater.decode.postgres.scan import select_expression, text_expression, to_lake
 from headwater.decode.postgres.types import can_hold, comparable, lake_type, resolve_type
@@ -13,10 +13,12 @@ __all__ = [
     "can_hold",
     "comparable",
     "decode_logged",
+    "key_told",
     "lake_type",
     "lay_out",
     "resolve_type",
     "select_expression",
+    "still_holds",
     "text_expression",
     "to_lake",
 ]

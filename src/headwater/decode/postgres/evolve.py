@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from headwater.decode.postgres.types import numeric_size
-from headwater.model import LogColumn, UpstreamType
+from headwater.decode.postgres.types import can_hold, element_of, is_array, lake_type, numeric_size
+from headwater.model import Column, LogColumn, SchemaVersion, UpstreamType
 
 # The built-in types that take part in widening, by the number the log gives them; the catalog fixes these numbers.
 _NAMES = {
@@ -56,3 +56,32 @@ def _limits_less(base: str, old: UpstreamType, new: UpstreamType) -> bool:
         (old_precision, old_scale), (precision, scale) = numeric_size(old), numeric_size(new)
         return scale >= old_scale and precision - scale >= old_precision - old_scale
     return False
+
+
+def still_holds(column: Column, written: UpstreamType) -> bool:
+    """Whether the lake type holds every value of a wider type, and older rows still look the same in it."""
+    if (written.oid, written.modifier) == (column.upstream.oid, column.upstream.modifier):
+        return True
+    return _holds(column.upstream, written, column.lake_type)
+
+
+def _holds(old: UpstreamType, new: UpstreamType, lake: str) -> bool:
+    if lake == "STRING":
+        return _prints_alike(old, new)
+    if lake.startswith("ARRAY<"):
+        return is_array(new) and _holds(element_of(old), element_of(new), lake[6:-1])
+    own = lake_type(new)
+    return own == lake or (own != "STRING" and can_hold(new, lake))  # as STRING: no other type holds all its values
+
+
+def _prints_alike(old: UpstreamType, new: UpstreamType) -> bool:
+    """Whether a value of the old type has the same text as one of the new, which is what a STRING keeps."""
+    before, now = (t.name.removeprefix("_") for t in (old, new))
+    if now == "numeric" and new.modifier != _FREE:
+        return numeric_size(old)[1] == numeric_size(new)[1]
+    return before == now or "float8" not in (before, now)
+
+
+def key_told(version: SchemaVersion) -> set[str] | None:
+    """The key as the log tells it: the replica identity, which says nothing of the key once it is the whole row."""
+    return None if version.identity == "f" else {c.name for c in version.columns if c.key}

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pymysql
 
 from headwater.errors import DataError
-from headwater.model import Bound, Span
+from headwater.model import Bound, SchemaVersion, Span
 from headwater.source.keyset import order
 from headwater.source.mysql.ask import qualified, query
 from headwater.source.mysql.keyset import condition
@@ -88,6 +88,8 @@ class MysqlScan:
     ALTER lies between them. The low comes before both: who was in between then is waited for without a lock.
     """
 
+    described: SchemaVersion | None = None
+
     def __init__(
         self,
         endpoint: Endpoint,
@@ -146,6 +148,8 @@ class MysqlScan:
 
 class CutScan:
     """A scan in a transaction that somebody else opened and will end."""
+
+    described: SchemaVersion | None = None
 
     def __init__(self, reader: TableReader, seen: Seen) -> None:
         self._reader = reader

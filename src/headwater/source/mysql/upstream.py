@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from headwater.errors import DataError
+from headwater.model import RelationInfo
 from headwater.source.base import Source
 from headwater.source.mysql import begin, watch
 from headwater.source.mysql.checks import check_connection
@@ -21,7 +22,7 @@ from headwater.source.mysql.server import describe_server, log_files
 from headwater.source.mysql.session import Endpoint
 from headwater.source.options import Option
 from headwater.source.scan import Reach
-from headwater.source.upstream import FoundTable, LogEnd, Prepared
+from headwater.source.upstream import FoundTable, LogEnd, Look, Prepared, Verdict
 
 
 class MysqlUpstream:
@@ -84,12 +85,13 @@ class MysqlUpstream:
         with self.endpoint.connect() as session:
             return str(binlog_end(session, self._shift))
 
-    def fingerprint(self, ids: Sequence[int]) -> dict[int, str]:
+    def look(self, ids: Sequence[int]) -> dict[int, Look]:
         with self.endpoint.connect() as session:
-            return watch.fingerprints(session, self.endpoint.database, ids)
+            shapes = watch.fingerprints(session, self.endpoint.database, ids)
+        return {id: Look(shape) for id, shape in shapes.items()}
 
-    def rewritten(self, before: str, after: str, table: str, truncated: bool) -> DataError | None:
-        return watch.verdict(before, after, table)
+    def compare(self, before: Look, after: Look, relation: RelationInfo, truncates: Sequence[int]) -> Verdict:
+        return Verdict(watch.verdict(before.shape, after.shape, relation.name))
 
     def log_end(self, since: str) -> LogEnd:
         start = Position.parse(since)

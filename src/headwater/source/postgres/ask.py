@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import psycopg
@@ -17,7 +17,9 @@ def qualified(schema: str, name: str) -> str:
     return f"{quote_identifier(schema)}.{quote_identifier(name)}"
 
 
-def query(session: Session, statement: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+def query(
+    session: Session, statement: str, parameters: Sequence[Any] | Mapping[str, Any] = ()
+) -> list[tuple[Any, ...]]:
     """The rows of a statement; a refusal comes as SourceError."""
     try:
         cursor = session.execute(statement, parameters or None)

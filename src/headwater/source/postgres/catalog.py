@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from headwater.errors import DefinitionError
@@ -87,7 +87,7 @@ WHERE n.nspname = %s AND c.relname = %s
 """
 
 COLUMNS = """
-SELECT a.attname::text, a.attnotnull, a.attgenerated::text, a.atttypid::bigint, a.atttypmod, b.dimensions,
+SELECT a.attname::text, a.attnotnull, a.attgenerated::text, a.attnum, a.atttypid::bigint, a.atttypmod, b.dimensions,
        b.typname::text, b.typtype::text, b.modifier, e.typname::text, e.typtype::text, e.modifier,
        coalesce(k.collprovider, '')::text, coalesce(k.collcollate, '')::text
 FROM pg_attribute a
@@ -175,11 +175,11 @@ def _columns(session: Session, oid: int) -> tuple[UpstreamColumn, ...]:
     return tuple(
         UpstreamColumn(
             name=name,
-            type=upstream_type(RawType(type_oid, modifier, *rest), text),
+            type=replace(upstream_type(RawType(type_oid, modifier, *rest), text), place=place),
             not_null=not_null,
             generated=generated,
         )
-        for name, not_null, generated, type_oid, modifier, *rest in query(session, COLUMNS, (oid,))
+        for name, not_null, generated, place, type_oid, modifier, *rest in query(session, COLUMNS, (oid,))
     )
 
 

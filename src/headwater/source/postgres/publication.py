@@ -156,10 +156,29 @@ def drop_table(session: Session, name: str, schema: str, table: str) -> None:
         _alter(session, statement, "the owner of the publication")
 
 
-def touch(session: Session, name: str) -> None:
-    """A no-op ALTER: makes every session and the log's readers forget what they believed to be published."""
+def refresh(session: Session, name: str, since: int) -> list[str]:
+    """Makes the log's readers forget what they believed to be published, by an ALTER that alters nothing.
+
+    Of a publication that is not ours only its owner can do that; then who is waited for, in words, until he has, in a
+    transaction newer than `since`. One that carries every table was not altered for a table, and needs it not.
+    """
+    rows = query(
+        session,
+        "SELECT p.puballtables, pg_has_role(p.pubowner, 'USAGE'), "
+        "((p.xmin::text::bigint - %s) & 4294967295) BETWEEN 1 AND 2147483647 "
+        "FROM pg_publication p WHERE p.pubname = %s",
+        (since & 0xFFFFFFFF, name),
+    )
     statement = f"ALTER PUBLICATION {quote_identifier(name)} SET (publish_via_partition_root = true);"
+    if not rows:
+        return [f"the publication {name}, which is gone"]
+    every, ours, refreshed = rows[0]
+    if every or (refreshed and not ours):
+        return []
+    if not ours:
+        return [f"the owner of the publication {name}, who must run now: {statement}"]
     _alter(session, statement, "the owner of the publication")
+    return []
 
 
 def drop(session: Session, name: str) -> None:

@@ -11,7 +11,7 @@ from typing import Any, Self
 import pyarrow as pa
 
 from headwater.errors import DataError, SourceError
-from headwater.model import Bound, Span
+from headwater.model import Bound, LogColumn, SchemaVersion, Span
 from headwater.source.keyset import order
 from headwater.source.postgres.arrow import ArrowSession
 from headwater.source.postgres.ask import qualified
@@ -29,6 +29,11 @@ SELECT c.oid::bigint, c.relkind::text, a.attname::text
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
 WHERE n.nspname = {schema} AND c.relname = {name}
+"""
+
+COLUMNS = """
+SELECT a.attname::text, a.attnum::int8, a.atttypid::int8, a.atttypmod::int8
+FROM pg_attribute a WHERE a.attrelid = {oid} AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum
 """
 
 # One statement, so that all of it belongs to the transaction's snapshot. `high` may be read as soon as the snapshot
@@ -82,6 +87,7 @@ class TableScan:
             self._begin(lock_timeout_s)
             hooks("scan.before_snapshot")
             self.seen = self._look()
+            self.described: SchemaVersion | None = self._describe()
             hooks("scan.after_snapshot")
         except BaseException:
             self.close()
@@ -175,6 +181,22 @@ class TableScan:
         if int(oid) != (self.table.upstream_id or self.upstream.oid):
             raise _gone(self.table)
         return Seen(saw, high, f"{start}/{timeline}")
+
+    def _describe(self) -> SchemaVersion:
+        """The table as its log would describe it: the lock keeps it so, and the snapshot is younger than the lock."""
+        table, key = self.table, {k.name for k in self.upstream.key}
+        found = self.rows(COLUMNS.format(oid=self.upstream.oid))
+        numbers = {name: number for name, number, _, _ in found}
+        for column in table.columns:
+            place = column.upstream.place
+            if place and numbers.get(column.name, place) != place:
+                raise DataError(
+                    "data.schema_changed",
+                    f"column {column.name} of {table.schema}.{table.name} was dropped and added again, or renamed",
+                    "RESYNC TABLE reads it anew in its new form.",
+                )
+        columns = tuple(LogColumn(name, type_oid, modifier, name in key) for name, _, type_oid, modifier in found)
+        return SchemaVersion(0, self.upstream.oid, 0, table.schema, table.name, "d", columns)
 
     def _select(self) -> Iterator[str]:
         table = self.table

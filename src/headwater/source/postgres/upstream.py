@@ -10,11 +10,11 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from headwater.errors import DataError
+from headwater.model import RelationInfo
 from headwater.source.base import Source
 from headwater.source.options import Option
-from headwater.source.postgres import begin, publication, slot, watch
-from headwater.source.postgres.ask import query
+from headwater.source.postgres import begin, findings, publication, slot, watch
+from headwater.source.postgres.ask import Session, query
 from headwater.source.postgres.checks import check_connection, check_table
 from headwater.source.postgres.options import OPTIONS
 from headwater.source.postgres.reach import PostgresReach
@@ -22,7 +22,7 @@ from headwater.source.postgres.server import describe_server
 from headwater.source.postgres.session import Endpoint, lsn_to_int
 from headwater.source.postgres.snapshot import Snapshot, sees
 from headwater.source.scan import Reach
-from headwater.source.upstream import FoundColumn, FoundTable, LogEnd, Prepared
+from headwater.source.upstream import FoundColumn, FoundTable, LogEnd, Look, Prepared, Verdict
 
 
 class PostgresUpstream:
@@ -79,17 +79,19 @@ class PostgresUpstream:
     def publish(self, schema: str, table: str) -> str:
         with self.endpoint.connect() as session:
             publication.add_table(session, self._publication, schema, table, create=self._may_create)
-            return str(begin.begin_xid(session))
+            position = _position(session)  # first: whoever has committed before it is older than the number
+            return f"{begin.begin_xid(session)} {position}"
 
     def older(self, ticket: str) -> list[str]:
+        xid = int(ticket.split()[0])
         with self.endpoint.connect() as session:
-            waiting = begin.older_than(session, int(ticket))
-            if not waiting and self._may_create and begin.needs_second_alter(session.info.server_version):
-                publication.touch(session, self._publication)
+            waiting = begin.older_than(session, xid)
+            if not waiting and begin.needs_second_alter(session.info.server_version):
+                return publication.refresh(session, self._publication, xid)
             return [str(w) for w in waiting]
 
     def begun(self, ticket: str) -> str:
-        return ""
+        return ticket.split()[1]
 
     def withdraw(self, schema: str, table: str) -> None:
         if self._may_create:
@@ -104,17 +106,15 @@ class PostgresUpstream:
 
     def position(self) -> str:
         with self.endpoint.connect() as session:
-            # a flushed commit of our own: what others committed before it lies before its end
-            query(session, "SELECT pg_logical_emit_message(true, 'headwater', 'position')")
-            return str(query(session, "SELECT pg_current_wal_insert_lsn()::text")[0][0])
+            return _position(session)
 
-    def fingerprint(self, ids: Sequence[int]) -> dict[int, str]:
+    def look(self, ids: Sequence[int]) -> dict[int, Look]:
         with self.endpoint.connect() as session:
-            return watch.fingerprints(session, ids, self._publication)
+            return watch.look(session, ids, self._publication)
 
-    def rewritten(self, before: str, after: str, table: str, truncated: bool) -> DataError | None:
+    def compare(self, before: Look, after: Look, relation: RelationInfo, truncates: Sequence[int]) -> Verdict:
         with self.endpoint.connect() as session:
-            return watch.verdict(watch.findings(session, before, after), table, truncated=truncated)
+            return findings.compare(session, before, after, relation, truncates)
 
     def log_end(self, since: str) -> LogEnd:
         with self.endpoint.connect() as session:
@@ -148,6 +148,13 @@ class PostgresUpstream:
     @staticmethod
     def txn_min(saw: str) -> int:
         return Snapshot.parse(saw).txn_min
+
+
+def _position(session: Session) -> str:
+    """Where the log ends, after a flushed commit of our own: what others committed before it lies before that end."""
+    query(session, "SET synchronous_commit = local")  # it waits for no standby, which may never answer
+    query(session, "SELECT pg_logical_emit_message(true, 'headwater', 'position')")
+    return str(query(session, "SELECT pg_current_wal_insert_lsn()::text")[0][0])
 
 
 def _words(waiting: Sequence[begin.Waiting]) -> str:

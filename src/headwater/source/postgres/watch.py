@@ -1,143 +1,174 @@
-"""What happens to a table without a trace in the log: rewrites, and partitions that come, go or are emptied."""
+"""What the catalog says of a table: all that can change its rows, or what the log tells of them, without an event.
+
+`look` asks a few questions for all tables of a connection; `findings.py` says what happened between two looks.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any
 
-from headwater.errors import DataError
+from headwater.model import LogColumn, SchemaVersion
 from headwater.source.postgres.ask import Session, qualified, query
+from headwater.source.postgres.begin import needs_second_alter
+from headwater.source.upstream import Look
 
+FIRST_OWN_OID = 16384  # of what is not part of PostgreSQL itself
+FILTERS = 150000  # from this version on a publication can leave out rows and columns, and carry whole schemas
 
-class Event(StrEnum):
-    """What a table or one of its partitions went through between two looks."""
-
-    GONE = "was dropped"
-    ATTACHED = "was attached with rows in it"
-    DETACHED = "was detached or dropped with its rows"
-    REWRITTEN = "was rewritten by an ALTER TABLE"
-    EMPTIED = "was truncated or rewritten on its own"  # a partition's new file: TRUNCATE, VACUUM FULL or CLUSTER
-    REFILED = "got a new file"  # the table's own: TRUNCATE, which the log tells, or VACUUM FULL or CLUSTER
-    UNLOGGED = "became unlogged"
-    IDENTITY = "got another replica identity"
-    UNPUBLISHED = "was taken out of the publication"
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One event and the table or partition it happened to."""
-
-    event: Event
-    table: str
-
-
-# A column's row in pg_attribute changes when the column is altered, not when rows or statistics change.
+# One statement, so that all of it is of the snapshot that it tells. A column's row in pg_attribute changes when the
+# column is altered, not when rows or statistics change. `born`: ATTACH writes every column's row together with the row
+# in pg_inherits; CREATE TABLE … PARTITION OF writes some of them earlier. INCLUDE columns of an index do not count.
+# Functions that would wait for a lock on a table or a partition (pg_partition_tree, pg_get_expr) are not asked.
 TREE = """
-SELECT r.oid::bigint, c.oid::bigint, n.nspname::text, c.relname::text, c.relkind::text, c.relfilenode::bigint,
-       c.relpersistence::text,
-       c.relreplident::text || coalesce((SELECT ':' || i.indexrelid::text FROM pg_index i
-                                         WHERE i.indrelid = c.oid AND i.indisreplident), ''),
-       array(SELECT a.attnum || ' ' || a.atttypid || ' ' || a.atttypmod || ' ' || a.xmin FROM pg_attribute a
-             WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum),
-       coalesce((SELECT i.xmin::text FROM pg_inherits i WHERE i.inhrelid = c.oid AND c.relispartition), ''),
-       (SELECT t.xmin::text FROM pg_type t WHERE t.oid = c.reltype)
-FROM unnest(%s::oid[]) r(oid)
-CROSS JOIN LATERAL (SELECT r.oid AS relid UNION SELECT relid FROM pg_partition_tree(r.oid::regclass)) t
-JOIN pg_class c ON c.oid = t.relid JOIN pg_namespace n ON n.oid = c.relnamespace
-WHERE c.relkind IN ('r', 'f') OR c.oid = r.oid
+WITH RECURSIVE tree(root, relid) AS (
+  SELECT oid, oid FROM unnest(%s::oid[]) r(oid)
+  UNION ALL
+  SELECT t.root, i.inhrelid FROM tree t JOIN pg_inherits i ON i.inhparent = t.relid AND NOT i.inhdetachpending
+  JOIN pg_class c ON c.oid = i.inhrelid AND c.relispartition)
+SELECT pg_current_snapshot()::text, t.root::bigint, c.oid::bigint, n.nspname::text, c.relname::text, c.relkind::text,
+       c.relfilenode::bigint, c.relpersistence::text, c.relreplident::text, c.relispartition,
+       (SELECT json_object_agg(a.attname, json_build_array(
+                 a.attnum, a.atttypid::bigint, a.atttypmod, a.xmin::text, a.attcollation::bigint,
+                 CASE WHEN a.attgenerated <> '' THEN d.oid::bigint END) ORDER BY a.attnum)
+        FROM pg_attribute a LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
+        WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped),
+       (SELECT json_agg(json_build_array(i.indisprimary, i.indisreplident, i.indimmediate,
+                 array(SELECT a.attname FROM unnest(i.indkey::int2[]) WITH ORDINALITY k(attnum, place)
+                       JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.attnum
+                       WHERE k.place <= i.indnkeyatts ORDER BY k.place)))
+        FROM pg_index i WHERE i.indrelid = c.oid AND (i.indisprimary OR i.indisreplident)),
+       coalesce(i.xmin::text, ''), (SELECT t.xmin::text FROM pg_type t WHERE t.oid = c.reltype),
+       EXISTS (SELECT 1 FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 AND a.attinhcount > 0
+               AND a.xmin = i.xmin AND a.xmax = 0 AND a.cmin::text::bigint < i.cmin::text::bigint)
+FROM tree t JOIN pg_class c ON c.oid = t.relid JOIN pg_namespace n ON n.oid = c.relnamespace
+LEFT JOIN pg_inherits i ON i.inhrelid = c.oid AND c.relispartition
+WHERE c.relkind IN ('r', 'f') OR c.oid = t.root
 """
 
-# Tables that a publication names. One that carries them as part of all tables, or of a schema, names none.
+# What the columns' own types are made of, however deep: the labels of enums, the attributes of composite types.
+TYPES = """
+WITH RECURSIVE used(root, name, oid) AS (
+  SELECT a.attrelid, a.attname, a.atttypid FROM pg_attribute a
+  WHERE a.attrelid = ANY(%(oids)s::oid[]) AND a.attnum > 0 AND NOT a.attisdropped AND a.atttypid >= %(first)s::oid
+  UNION
+  SELECT u.root, u.name, x.oid FROM used u CROSS JOIN LATERAL (
+    SELECT t.typbasetype FROM pg_type t WHERE t.oid = u.oid AND t.typtype = 'd'
+    UNION ALL SELECT e.oid FROM pg_type e WHERE e.typarray = u.oid
+    UNION ALL SELECT a.atttypid FROM pg_type t JOIN pg_attribute a ON a.attrelid = t.typrelid
+              WHERE t.oid = u.oid AND t.typtype = 'c' AND a.attnum > 0 AND NOT a.attisdropped
+    UNION ALL SELECT g.rngsubtype FROM pg_range g WHERE u.oid IN (g.rngtypid, g.rngmultitypid)) x(oid)
+  WHERE x.oid >= %(first)s::oid)
+SELECT u.root::bigint, u.name::text, 'label ' || e.oid, e.enumlabel::text
+FROM used u JOIN pg_enum e ON e.enumtypid = u.oid
+UNION ALL
+SELECT u.root::bigint, u.name::text, 'attribute ' || t.oid || ' ' || a.attnum, a.atttypid || ' ' || a.atttypmod
+FROM used u JOIN pg_type t ON t.oid = u.oid AND t.typtype = 'c' JOIN pg_attribute a ON a.attrelid = t.typrelid
+WHERE a.attnum > 0 AND NOT a.attisdropped
+"""
+
+PUBLICATION = """
+SELECT p.oid::text, p.puballtables, p.pubinsert AND p.pubupdate AND p.pubdelete AND p.pubtruncate, p.pubviaroot,
+       p.pubowner::bigint, p.xmin::text
+FROM pg_publication p WHERE p.pubname = %s
+"""
+
+# In which ways a publication carries a table; a filter or a list of columns makes another way of it.
 NAMED = """
-SELECT r.prrelid::bigint, r.oid::text FROM pg_publication_rel r JOIN pg_publication p ON p.oid = r.prpubid
-WHERE p.pubname = %s AND r.prrelid = ANY(%s::oid[])
+SELECT r.prrelid::bigint, r.oid::text{filters} FROM pg_publication_rel r
+WHERE r.prpubid = %(publication)s::oid AND r.prrelid = ANY(%(oids)s::oid[])
+"""
+BY_SCHEMA = """
+UNION ALL SELECT c.oid::bigint, 'schema ' || s.oid FROM pg_publication_namespace s
+JOIN pg_class c ON c.relnamespace = s.pnnspid WHERE s.pnpubid = %(publication)s::oid AND c.oid = ANY(%(oids)s::oid[])
 """
 
 
-def fingerprint(session: Session, oid: int, publication: str = "") -> str:
-    """A table's file, columns, partitions and place in the publication as text; compare two with `findings`.
-
-    Empty when the table is gone.
-    """
-    return fingerprints(session, [oid], publication)[oid]
-
-
-def fingerprints(session: Session, oids: Sequence[int], publication: str = "") -> dict[int, str]:
-    """The same for many tables in one question."""
+def look(session: Session, oids: Sequence[int], publication: str = "") -> dict[int, Look]:
+    """Each table with its partitions, types and place in the publication; of an empty shape if it is gone."""
     trees: dict[int, dict[str, dict[str, Any]]] = {oid: {} for oid in oids}
-    named = dict(query(session, NAMED, (publication, list(oids))))
-    for root, oid, schema, name, kind, file, persistence, identity, columns, attached, made in query(
-        session, TREE, (list(oids),)
-    ):
-        trees[root][str(oid)] = {
-            "name": qualified(schema, name),
-            "root": oid == root,
-            "kind": kind,
-            "file": file,
-            "persistence": persistence,
-            "identity": identity,
-            "columns": {c.rsplit(" ", 1)[0]: c.rsplit(" ", 1)[1] for c in columns},
-            "attached": attached,
-            "made": made,
-            "published": named.get(oid, ""),
-        }
-    return {oid: json.dumps(tree, sort_keys=True) if tree else "" for oid, tree in trees.items()}
+    described: dict[int, SchemaVersion] = {}
+    saw = ""
+    carried = _publication(session, publication, oids) if publication else {}
+    for saw, root, oid, *rest in query(session, TREE, (list(oids),)):  # noqa: B007  the same for every row
+        member = _member(*rest)
+        if oid == root:
+            member |= {"root": True, "types": {}, **carried.get(oid, {})}
+            described[root] = _described(oid, rest[0], rest[1], member)
+        trees[root][str(oid)] = member
+    for root, name, key, value in query(session, TYPES, {"oids": list(oids), "first": FIRST_OWN_OID}):
+        if str(root) in trees.get(root, {}):
+            trees[root][str(root)]["types"].setdefault(name, {})[key] = value
+    return {
+        oid: Look(json.dumps(tree, sort_keys=True) if tree else "", saw, described.get(oid))
+        for oid, tree in trees.items()
+    }
 
 
-def findings(session: Session, before: str, after: str) -> list[Finding]:
-    """What happened between two fingerprints of one table. A new partition that was born empty is no finding."""
-    if before == after:
-        return []
-    if not after:
-        return [Finding(Event.GONE, "the table")]
-    old, new = json.loads(before), json.loads(after)
-    found = [Finding(Event.DETACHED, old[oid]["name"]) for oid in old.keys() - new.keys()]
-    for oid in new.keys() - old.keys():
-        part = new[oid]
-        if part["attached"] != part["made"] or _filled_by(session, part["name"], part["attached"]):
-            found.append(Finding(Event.ATTACHED, part["name"]))
-        if part["persistence"] != "p" or part["kind"] == "f":
-            found.append(Finding(Event.UNLOGGED, part["name"]))
-    for oid in old.keys() & new.keys():
-        found += [Finding(event, new[oid]["name"]) for event in _changes(old[oid], new[oid])]
-    return sorted(found, key=lambda f: (f.event, f.table))
+def _member(
+    schema: str,
+    name: str,
+    kind: str,
+    file: int,
+    persistence: str,
+    identity: str,
+    is_partition: bool,
+    columns: dict[str, list[Any]] | None,
+    indexes: list[tuple[bool, bool, bool, list[str]]] | None,
+    attached: str,
+    made: str,
+    born: bool,
+) -> dict[str, Any]:
+    """A table or a partition as the shape holds it."""
+    key = next((names for primary, _, _, names in indexes or [] if primary), [])
+    named = next((names for _, chosen, _, names in indexes or [] if chosen), [])
+    return {
+        "name": qualified(schema, name),
+        "root": False,
+        "kind": kind,
+        "file": file,
+        "persistence": persistence,
+        "identity": identity,
+        "identified": sorted({"d": key, "i": named}.get(identity, [])),
+        "key": key,
+        "late": any(primary and not immediate for primary, _, immediate, _ in indexes or []),
+        "partition": is_partition,
+        "columns": columns or {},
+        "attached": attached,
+        "made": made,
+        "born": born,
+    }
 
 
-def verdict(found: Sequence[Finding], table: str, *, truncated: bool) -> DataError | None:
-    """The error that stops the table, if its rows may have changed without log events.
+def _described(oid: int, schema: str, name: str, member: dict[str, Any]) -> SchemaVersion:
+    """The table as the log would describe it now, with the key that it has, whatever its replica identity."""
+    columns = tuple(
+        LogColumn(column, type_oid, modifier, column in member["key"])
+        for column, (_, type_oid, modifier, *_) in member["columns"].items()
+    )
+    return SchemaVersion(0, oid, 0, schema, name, "d", columns)
 
-    `truncated`: the log holds a TRUNCATE of the table since the earlier look, which gives every partition a new file.
+
+def _publication(session: Session, name: str, oids: Sequence[int]) -> dict[int, dict[str, Any]]:
+    """Per table in which ways the publication carries it, and what the publication carries at all.
+
+    Whoever alters its options leaves a new row in the catalog, also if he altered them back meanwhile. Old releases
+    must have them altered by us, so there this says nothing.
     """
-    for finding in found:
-        if finding.event is Event.REFILED or (finding.event is Event.EMPTIED and truncated):
-            continue
-        return DataError(
-            "data.rewritten",
-            f"{finding.table} {finding.event}; the log does not tell what that did to the rows",
-            f"RESYNC TABLE {table} reads it anew.",
-        )
-    return None
-
-
-def _changes(old: dict[str, Any], new: dict[str, Any]) -> list[Event]:
-    found = []
-    if new["file"] != old["file"] and new["kind"] == "r":
-        # Type changes are judged by the log's own description of the columns; the same type means new values.
-        same_type = old["columns"].keys() & new["columns"].keys()
-        altered = any(old["columns"][c] != new["columns"][c] for c in same_type)
-        found.append(Event.REWRITTEN if altered else Event.REFILED if new["root"] else Event.EMPTIED)
-    if new["persistence"] != "p" and old["persistence"] == "p":
-        found.append(Event.UNLOGGED)
-    if new["identity"] != old["identity"] and new["identity"][0] in "ni":
-        found.append(Event.IDENTITY)
-    if old.get("published") and new["published"] != old["published"]:  # it may have been put back since
-        found.append(Event.UNPUBLISHED)
-    return found
-
-
-def _filled_by(session: Session, table: str, xid: str) -> bool:
-    """Whether the transaction that created and attached a partition also filled it: perhaps before it was attached."""
-    return bool(query(session, f"SELECT 1 FROM ONLY {table} WHERE xmin = %s::xid LIMIT 1", (xid,)))
+    version = session.info.server_version
+    found = query(session, PUBLICATION, (name,))
+    if not found:
+        return {oid: {"ways": [], "publication": None} for oid in oids}
+    (id, every, complete, via_root, owner, row) = found[0]
+    flags = [id, complete, via_root, owner, "" if needs_second_alter(version) else row]
+    filters = " || coalesce(' ' || r.prattrs::text, '') || coalesce(' ' || r.prqual::text, '')"
+    statement = NAMED.format(filters=filters if version >= FILTERS else "")
+    ways: dict[int, list[str]] = {oid: ["every table"] if every else [] for oid in oids}
+    for oid, way in query(
+        session,
+        statement + (BY_SCHEMA if version >= FILTERS else ""),
+        {"publication": id, "oids": list(oids)},
+    ):
+        ways[oid].append(way)
+    return {oid: {"ways": sorted(ways[oid]), "publication": flags} for oid in oids}

@@ -1,0 +1,224 @@
+"""What happened to a table between two looks at the catalog without a trace in the log, and what that means for it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+import numpy as np
+from psycopg import errors as pg_errors
+
+from headwater.config import LOCK_TIMEOUT_S
+from headwater.errors import DataError, SourceError
+from headwater.model import RelationInfo
+from headwater.source.postgres.ask import Session, query
+from headwater.source.postgres.session import quote_literal
+from headwater.source.postgres.snapshot import sees
+from headwater.source.upstream import Look, Verdict
+
+
+class Event(StrEnum):
+    """What a table or one of its partitions went through between two looks."""
+
+    GONE = "was dropped"
+    MOVED = "is not the name of the followed table any more"
+    KEY = "got another primary key"
+    ADOPTED = "became a partition of another table"
+    ATTACHED = "was attached with rows in it"
+    DETACHED = "was detached or dropped with its rows"
+    REWRITTEN = "was rewritten by an ALTER TABLE"
+    COMPUTED = "computes a column in another way"
+    REPLACED = "has a column that was dropped and added again, or that got its name from another one"
+    RENAMED = "has a column that was renamed"
+    RETYPED = "has a column of a type whose labels or attributes were altered"
+    EMPTIED = "was truncated or rewritten on its own"  # a partition's new file: TRUNCATE, VACUUM FULL or CLUSTER
+    REFILED = "got a new file"  # the table's own: TRUNCATE, which the log tells, or VACUUM FULL or CLUSTER
+    UNLOGGED = "became unlogged"
+    IDENTITY = "got another replica identity"
+    UNPUBLISHED = "was taken out of the publication, or only some of its rows or columns were left in it"
+    PUBLICATION = "is carried by a publication whose options were altered"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One event and the table or partition it happened to, with the column where that says more."""
+
+    event: Event
+    table: str
+    column: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.table} {self.event}" + (f" ({self.column})" if self.column else "")
+
+
+Member = dict[str, Any]
+
+
+def compare(
+    session: Session, before: Look, after: Look, relation: RelationInfo, truncates: Sequence[int] = ()
+) -> Verdict:
+    """The error that stops the relation if rows may have changed without log events; else what its user should know."""
+    found = findings(session, before, after, relation)
+    truncated = emptied(before, after, truncates)
+    for finding in found:
+        if finding.event is Event.REFILED or (finding.event is Event.EMPTIED and truncated):
+            continue
+        error = DataError(
+            "data.rewritten",
+            f"{finding}; the log does not tell what that did to the rows",
+            f"RESYNC TABLE {relation.name} reads it anew.",
+        )
+        return Verdict(error)
+    return Verdict(None, tuple(_notices(before, after, relation)))
+
+
+def emptied(before: Look, after: Look, truncates: Sequence[int]) -> bool:
+    """Whether the log tells of a TRUNCATE of the whole table between two looks: it gives every partition a new file."""
+    if not truncates or not before.saw or not after.saw:
+        return False
+    txn = np.array(truncates, np.int64)
+    return bool((sees(after.saw, txn) & ~sees(before.saw, txn)).any())
+
+
+def findings(session: Session, before: Look, after: Look, relation: RelationInfo) -> list[Finding]:
+    """What happened to a relation's table between two looks. A partition that the log tells whole is no finding."""
+    if not after.shape:
+        return [Finding(Event.GONE, "the table")]
+    old, new = json.loads(before.shape or "{}"), json.loads(after.shape)
+    found = [Finding(Event.DETACHED, old[oid]["name"]) for oid in old.keys() - new.keys()]
+    for oid in new.keys() - old.keys():
+        found += _joined(session, new[oid])
+    for oid in new:
+        was, now = old.get(oid), new[oid]
+        found += [Finding(event, now["name"]) for event in _standing(was, now, relation)]
+        if was is not None:
+            found += _changed(was, now, relation)
+        if now["root"]:
+            found += _columns(was or {}, now, relation)
+    return sorted(found, key=lambda f: (f.event, f.table, f.column))
+
+
+def _joined(session: Session, part: Member) -> Iterator[Finding]:
+    """A partition that was not there before: the log has its rows if it was made as a partition, or came empty."""
+    if not part["born"] and _came_with_rows(session, part):
+        yield Finding(Event.ATTACHED, part["name"])
+    if part["kind"] == "f":
+        yield Finding(Event.UNLOGGED, part["name"])
+
+
+def _came_with_rows(session: Session, part: Member) -> bool:
+    """Whether a table may have had rows when it was attached.
+
+    One that was made by the transaction that attached it had them if that transaction wrote some that are still there.
+    Where we may not look, it may have.
+    """
+    name = part["name"]
+    try:
+        with session.transaction():
+            session.execute(f"SET LOCAL lock_timeout = {int(LOCK_TIMEOUT_S * 1000)}")
+            if not query(session, f"SELECT 1 WHERE pg_relation_size({quote_literal(name)}::regclass) > 0"):
+                return False
+            if part["attached"] != part["made"]:
+                return True
+            return bool(query(session, f"SELECT 1 FROM ONLY {name} WHERE xmin = %s::xid LIMIT 1", (part["attached"],)))
+    except SourceError as e:
+        if isinstance(e.__cause__, pg_errors.InsufficientPrivilege):
+            return True
+        raise
+
+
+def _standing(was: Member | None, now: Member, relation: RelationInfo) -> Iterator[Event]:
+    """What must not be, however it was before."""
+    if now["persistence"] != "p":
+        yield Event.UNLOGGED
+    whole = now["identity"] == "f" or set(now.get("identified", relation.key)) == set(relation.key)
+    if now["root"] and (now.get("late") or set(now["key"]) != set(relation.key)):
+        yield Event.KEY
+    elif not whole and now["kind"] == "r":
+        yield Event.IDENTITY
+    if now["root"] and now["partition"] and not (was or now).get("partition"):
+        yield Event.ADOPTED
+
+
+def _changed(was: Member, now: Member, relation: RelationInfo) -> Iterator[Finding]:
+    """What must not have become otherwise."""
+    name = now["name"]
+    if now["root"] and was["name"] != name:
+        yield Finding(Event.MOVED, was["name"], f"which is called {name} now")
+    if now["file"] != was["file"] and now["kind"] == "r":
+        # Another type is judged by how the log, or the catalog, describes the column; the same one means new values.
+        altered = [c for c in _followed(was, now, relation) if _type(was, c) == _type(now, c) and _altered(was, now, c)]
+        yield Finding(Event.REWRITTEN if altered else Event.REFILED if now["root"] else Event.EMPTIED, name)
+    if not now["root"]:
+        return
+    if "ways" in was and not set(was["ways"]) & set(now["ways"]):
+        yield Finding(Event.UNPUBLISHED, name)
+    elif "publication" in was and _leaves_out(was["publication"], now["publication"], now["kind"]):
+        yield Finding(Event.PUBLICATION, name)
+
+
+def _leaves_out(was: list[Any] | None, now: list[Any] | None, kind: str) -> bool:
+    """Whether the publication leaves out changes, or may have done so meanwhile."""
+    if now is None or was is None:
+        return now is None
+    _, complete, via_root, owner, row = now
+    return not complete or (kind == "p" and not via_root) or (row != was[4] and owner == was[3])
+
+
+def _columns(was: Member, now: Member, relation: RelationInfo) -> Iterator[Finding]:
+    """What became of the followed columns. A dropped one is NULL from then on, and no finding."""
+    names = {number: name for name, (number, *_) in now["columns"].items()}
+    for column in relation.columns:
+        place, found = column.upstream.place, now["columns"].get(column.name)
+        if found and place and found[0] != place:
+            yield Finding(Event.REPLACED, now["name"], column.name)
+        elif not found and place in names:
+            yield Finding(Event.RENAMED, now["name"], f"{column.name} to {names[place]}")
+        elif found and _retyped(was, now, column.name):
+            yield Finding(Event.RETYPED, now["name"], column.name)
+        elif found and column.name in was.get("columns", {}):
+            before = was["columns"][column.name]
+            if before[5] != found[5] and found[5] is not None:
+                yield Finding(Event.COMPUTED, now["name"], column.name)
+            if column.name in relation.key and before[4] != found[4]:
+                yield Finding(Event.KEY, now["name"], f"{column.name} has another collation")
+
+
+def _retyped(was: Member, now: Member, column: str) -> bool:
+    """Whether the type of a column prints older values in another way now; a new label of an enum changes none."""
+    if column not in was.get("columns", {}) or _type(was, column) != _type(now, column):
+        return False
+    before, after = (m.get("types", {}).get(column, {}) for m in (was, now))
+    grown = any(key not in before for key in after if key.startswith("attribute"))
+    return grown or any(after.get(key) != value for key, value in before.items())
+
+
+def _notices(before: Look, after: Look, relation: RelationInfo) -> Iterator[str]:
+    """Sentences on columns that came or went without harm."""
+    was, now = (_root(json.loads(look.shape or "{}")).get("columns", {}) for look in (before, after))
+    followed = {c.name for c in relation.columns}
+    for name in now:
+        if was and name not in was and name not in followed:
+            yield f"column {name} was added upstream and is ignored; RESYNC TABLE takes it in"
+    for name in was:
+        if name not in now and name in followed:
+            yield f"column {name} was dropped upstream and is NULL from then on"
+
+
+def _root(tree: dict[str, Member]) -> Member:
+    return next((m for m in tree.values() if m["root"]), {})
+
+
+def _followed(was: Member, now: Member, relation: RelationInfo) -> list[str]:
+    return [c.name for c in relation.columns if c.name in was["columns"] and c.name in now["columns"]]
+
+
+def _type(member: Member, column: str) -> list[Any]:
+    return list(member["columns"][column][1:3])
+
+
+def _altered(was: Member, now: Member, column: str) -> bool:
+    return bool(was["columns"][column][3] != now["columns"][column][3])
