@@ -48,7 +48,8 @@ class Layout:
             if types[slot] is None:
                 raise _schema_changed(version, f"the type of column {written.name} changed")
         for name in key:
-            if types[ordinals[name]] is None:
+            # a description without columns is of a TRUNCATE that came before any row: it says nothing of values
+            if types[ordinals[name]] is None and version.columns:
                 raise _schema_changed(version, f"key column {name} is gone")
         keys = np.array([ordinals[k] for k in key], dtype=np.int32)
         return cls(slots, identity, keys, tuple(types), version.columns)
