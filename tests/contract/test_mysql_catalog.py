@@ -335,6 +335,10 @@ CHANGES = (
     ("ALTER TABLE t DROP PARTITION p0", "lost its partition p0"),
     ("ALTER TABLE t MODIFY g INT GENERATED ALWAYS AS (v + 2) STORED", "computes its column g"),
     ("ALTER TABLE t REMOVE PARTITIONING", None),
+    ("ALTER TABLE t ADD UNIQUE u (v), MODIFY v BIGINT NOT NULL", None),
+    ("ALTER TABLE t DROP PRIMARY KEY, ADD PRIMARY KEY (v, id)", "no longer has the primary key (id)"),
+    ("ALTER TABLE t DROP PRIMARY KEY", "no longer has the primary key (v, id)"),
+    ("ALTER TABLE t DROP INDEX u", "lost its unique index u"),
     ("ALTER TABLE t ENGINE = MyISAM", "moved from InnoDB"),
     ("DROP TABLE t", "was dropped"),
 )

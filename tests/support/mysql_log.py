@@ -10,12 +10,15 @@ from typing import Any
 
 import numpy as np
 
-from headwater.model import Op, SchemaVersion
+from headwater.errors import DefinitionError
+from headwater.model import Column, Op, SchemaVersion
 from headwater.source.base import Inbox
-from headwater.source.frames import Frames, Progress, Relation
+from headwater.source.frames import Frames, Progress, Relation, Taken
 from headwater.source.mysql.begin import place_now
+from headwater.source.mysql.catalog import describe_table
 from headwater.source.mysql.log import MysqlLog, MysqlSource
 from headwater.source.mysql.position import Position, table_number
+from headwater.source.mysql.types import upstream_type
 from support.mysql import MyDatabase
 
 TIMEOUT_S = 30.0
@@ -29,10 +32,14 @@ class DictMemory:
         self.ids = frozenset(followed)
         self.kept: dict[str, dict[int, bytes]] = {}
         self.versions: dict[int, SchemaVersion] = {}
+        self.relations: dict[int, Taken] = {}
         self._doomed: set[str] = set()
 
     def followed(self) -> frozenset[int]:
         return self.ids
+
+    def taken(self, upstream_id: int) -> tuple[Taken, ...]:
+        return (self.relations[upstream_id],) if upstream_id in self.relations else ()
 
     def version(self, upstream_id: int) -> SchemaVersion | None:
         return self.versions.get(upstream_id)
@@ -77,11 +84,13 @@ class LogReader:
     tables: tuple[str, ...]
     server_id: int = 4_000_000_001
     identity: dict[str, str] = field(default_factory=dict)
+    options: dict[str, str] = field(default_factory=dict)  # of the connection, beside where it leads
     piece_bytes: int = 0  # above 0: frames this much at a time, wherever the log may be cut
 
     def __post_init__(self) -> None:
         self.ids = {table_number(self.database.name, t): t for t in self.tables}
         self.memory = DictMemory(self.ids)
+        self.memory.relations = {id: r for id, t in self.ids.items() if (r := taken(self.database, t))}
         self.position = now(self.database)
         self.next_index = 1
         self.last_txn = 0
@@ -90,7 +99,7 @@ class LogReader:
 
     @property
     def source(self) -> MysqlSource:
-        options = {**self.database.options, "server.id": str(self.server_id)}
+        options = {**self.database.options, **self.options, "server.id": str(self.server_id)}
         return MysqlSource.of(options, self.database.server.password)
 
     @contextmanager
@@ -157,6 +166,19 @@ class LogReader:
             )
             for i in range(len(frames))
         ]
+
+
+def taken(database: MyDatabase, table: str) -> Taken | None:
+    """What a relation of all columns takes of a table as it is now; None if there is none."""
+    with database.endpoint.connect() as session:
+        try:
+            found = describe_table(session, database.name, table)
+        except DefinitionError:
+            return None
+    index = found.primary or next((i for i in found.indexes if i.is_whole), None)
+    key = tuple(c for c in index.columns if c) if index else ()
+    columns = [(c, upstream_type(c.raw, in_key=c.name in key, booleans=True)) for c in found.columns if c.raw.is_known]
+    return Taken(tuple(Column(c.name, "STRING", type, not c.not_null) for c, type in columns), key)
 
 
 def now(database: MyDatabase) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from headwater.meta import relations, segments
 from headwater.meta.store import Meta
 from headwater.model import SchemaVersion
+from headwater.source.frames import Taken
 from headwater.storage import Storage
 
 GONE, ANEW = "gone", "anew"  # marks: all that was kept by then is dead; or all that was kept before then
@@ -50,6 +51,11 @@ class HomeMemory:
     def followed(self) -> frozenset[int]:
         with self._meta.read() as c:
             return frozenset(r.upstream_id for r in relations.all(c, self._id))
+
+    def taken(self, upstream_id: int) -> tuple[Taken, ...]:
+        with self._meta.read() as c:
+            found = [r for r in relations.all(c, self._id) if r.upstream_id == upstream_id]
+        return tuple(Taken(r.columns, r.key) for r in found)
 
     def version(self, upstream_id: int) -> SchemaVersion | None:
         with self._meta.read() as c:

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from headwater.model import LogColumn, SchemaVersion
+from headwater.model import Column, LogColumn, SchemaVersion
 from headwater.source.base import Bytes, Longs
 
 Ops = np.ndarray[Any, np.dtype[np.int8]]
@@ -89,11 +89,22 @@ class Frames:
         return len(self.op)
 
 
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What one relation takes of an upstream table."""
+
+    columns: tuple[Column, ...]
+    key: tuple[str, ...]
+
+
 class Memory(Protocol):
     """What a framing may ask of the home, and keep there. Used by the thread that frames."""
 
     def followed(self) -> frozenset[int]:
         """The upstream ids of the tables that are followed now."""
+
+    def taken(self, upstream_id: int) -> tuple[Taken, ...]:
+        """What relations take of the table, one for each; while a table is resynced there are two."""
 
     def version(self, upstream_id: int) -> SchemaVersion | None:
         """How the log wrote rows of the table last, as far as it is published."""

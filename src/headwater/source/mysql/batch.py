@@ -19,6 +19,7 @@ from headwater.source.mysql.history import History
 from headwater.source.mysql.images import all_set, columns_place
 from headwater.source.mysql.maps import Maps
 from headwater.source.mysql.partial import whole_rows
+from headwater.source.mysql.statement import Statement, read_statement
 from headwater.source.mysql.tables import Tables
 from headwater.source.mysql.unpack import damaged, lenenc
 from headwater.source.mysql.written import Written
@@ -40,6 +41,7 @@ class Batch:
         self, server: Server, history: History, maps: Maps, before: Progress, memory: Memory, size: int
     ) -> None:
         self._own: Own = before.own
+        self._server = server
         self._before, self._memory, self._maps = before, memory, maps
         self._written = Written(before, size)
         self._tables = Tables(server, history, maps, memory, self._written, self._own)
@@ -150,19 +152,21 @@ class Batch:
             s[k.FIRST] = s[k.NEXT]
             s[k.SOURCE] = -1
             s[k.GROUP] = ev.EXPECTING
-        schema, text = _statement(message)
+        statement = read_statement(message, self._server.mariadb)
+        text = statement.text
         word = text[:12].upper()
         if word == "BEGIN" or word.startswith("XA START"):
             s[k.GROUP] = ev.INSIDE
             if word != "BEGIN":
                 self._begin_aside(xa.name_of_statement(text))
         elif not word.startswith("XA END"):
-            self._carry_out(word, schema, text, number)
+            self._carry_out(word, statement, number)
             if s[k.GROUP] == ev.EXPECTING or word in ("COMMIT", "ROLLBACK"):
                 self._complete(number, moment_us)
 
-    def _carry_out(self, word: str, schema: str, text: str, number: int) -> None:
+    def _carry_out(self, word: str, statement: Statement, number: int) -> None:
         """What a statement does; `word` is how it begins."""
+        text = statement.text
         if word.startswith("XA COMMIT"):
             self._replay(xa.name_of_statement(text))
         elif word.startswith("XA ROLLBACK"):
@@ -175,7 +179,7 @@ class Batch:
         elif word.startswith("ROLLBACK TO"):
             self._tables.break_open("a part of a transaction was logged and rolled back")
         else:
-            self._tables.apply(text, schema, number)
+            self._tables.apply(statement, number)
 
     def _begin_aside(self, name: str) -> None:
         self._aside, self._kept = xa.Aside(name), []
@@ -214,13 +218,3 @@ def _is_whole(message: bytes, kind: int) -> bool:
     width, at = lenenc(message, int(columns_place(data, 0, kind)))
     images = 2 if kind in (ev.UPDATE_ROWS_V1, ev.UPDATE_ROWS, ev.PARTIAL_UPDATE_ROWS) else 1
     return all(all_set(data, at + i * ((width + 7) // 8), width) for i in range(images))
-
-
-def _statement(message: bytes) -> tuple[str, str]:
-    """The schema and the text of a statement."""
-    body = message[ev.BODY :]
-    schema_size, variables = body[8], int.from_bytes(body[11:13], "little")
-    load = 13 if message[ev.NUMBER_BYTES + ev.TYPE] == ev.EXECUTE_LOAD_QUERY else 0
-    at = 13 + load + variables
-    schema, text = body[at : at + schema_size], body[at + schema_size + 1 :]
-    return schema.decode("utf-8", "replace"), text.decode("utf-8", "replace")

@@ -44,9 +44,11 @@ class Server:
 
     `place` is any position in its binlog, for the names of files and the shift. `fold_names`: it compares names of
     tables without regard to case, and writes them in lower case. `database` is the one whose tables are followed.
+    `hides_cascades`: rows that foreign keys change are not in its log, and nobody has waived them.
     """
 
     place: Position
     mariadb: bool
     database: str
     fold_names: bool = False
+    hides_cascades: bool = True

@@ -17,6 +17,17 @@ _RANGES = {
     range(640, 672): "ucs2", range(672, 736): "utf16", range(736, 768): "utf32",
 }  # fmt: skip
 
+_BYTES_OF_CHARACTER = {
+    **dict.fromkeys(("utf8mb4", "utf16", "utf16le", "utf32", "gb18030"), 4),
+    **dict.fromkeys(("utf8mb3", "ujis", "eucjpms"), 3),
+    **dict.fromkeys(("ucs2", "big5", "cp932", "euckr", "gb2312", "gbk", "sjis"), 2),
+}
+
+
+def bytes_of_character(charset: str) -> int:
+    """How many bytes the servers reserve for a character: the log tells lengths of columns in bytes."""
+    return _BYTES_OF_CHARACTER.get(charset, 1)
+
 
 def charset_of(collation: int) -> str:
     """The character set's name as MySQL writes it, or '' if the collation is unknown."""

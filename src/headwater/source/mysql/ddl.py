@@ -1,20 +1,33 @@
-"""What a statement in the log does to tables: read from its words, without a full parser."""
+"""What a statement in the log does to tables: read from its words. What is not understood may have done anything."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
+from itertools import pairwise
 
-from sqlglot.dialects.mysql import MySQL
-from sqlglot.errors import SqlglotError
-from sqlglot.tokenizer_core import Token, TokenType
+from headwater.source.mysql import alter
+from headwater.source.mysql.alter import Change, Other, Touches
+from headwater.source.mysql.lexer import Kind, tokens
+from headwater.source.mysql.statement import STRICT, Statement
+from headwater.source.mysql.words import Words
 
-_NAMES = {TokenType.IDENTIFIER, TokenType.VAR}
-_PARTITION_WORDS = {"DROP", "TRUNCATE", "EXCHANGE", "COALESCE", "REORGANIZE", "DISCARD", "IMPORT", "CONVERT"}
-_BEFORE_TARGET = {"LOW_PRIORITY", "DELAYED", "HIGH_PRIORITY", "IGNORE", "INTO", "QUICK", "CONCURRENT", "LOCAL"}
-_EXECUTABLE = re.compile(r"'(?:[^'\\]|\\.|'')*'|\"(?:[^\"\\]|\\.|\"\")*\"|`[^`]*`|/\*M?!\d*|\*/|/\*.*?\*/", re.S)
+# Statements that change no row of any table. (What they do to privileges, logs and caches is no concern of ours.)
+_HARMLESS = frozenset({
+    "GRANT", "REVOKE", "ANALYZE", "OPTIMIZE", "CHECK", "CHECKSUM", "FLUSH", "RESET", "KILL", "SHOW", "DESCRIBE",
+    "DESC", "EXPLAIN", "HELP", "USE", "LOCK", "UNLOCK", "START", "STOP", "CHANGE", "PURGE", "INSTALL", "UNINSTALL",
+    "SAVEPOINT", "RELEASE", "COMMIT", "ROLLBACK", "XA", "PREPARE", "DEALLOCATE", "CACHE", "HANDLER", "BACKUP",
+    "SIGNAL", "RESIGNAL", "SHUTDOWN", "RESTART",
+})  # fmt: skip
+# What CREATE, ALTER and DROP may stand before that is no table, and the words between.
+_OTHER_OBJECTS = frozenset({
+    "VIEW", "FUNCTION", "PROCEDURE", "TRIGGER", "EVENT", "USER", "ROLE", "SERVER", "TABLESPACE", "UNDO", "LOGFILE",
+    "SEQUENCE", "PACKAGE", "PREPARE", "RESOURCE", "SPATIAL", "CATALOG", "LIBRARY", "DEFINER", "ALGORITHM", "SQL",
+    "AGGREGATE", "INSTANCE",
+})  # fmt: skip
+_SETTABLE = frozenset({"PASSWORD", "ROLE", "DEFAULT", "RESOURCE"})  # by a SET that is logged for what it is
+UNREADABLE = "a statement that may concern it could not be read"
 
 
 class Does(StrEnum):
@@ -22,8 +35,9 @@ class Does(StrEnum):
 
     TRUNCATE = "truncate"  # it is empty now
     BREAK = "break"  # its rows changed in a way that no rows event tells
-    ALTER = "alter"  # its description may have changed
-    DROP_SCHEMA = "drop schema"  # all of a schema's tables are gone; `table` is empty
+    ALTER = "alter"  # its description may have changed; `changes` say what may have happened to its rows
+    BREAK_SCHEMA = "break schema"  # BREAK for all of a schema's tables; `table` is empty
+    BREAK_ALL = "break all"  # BREAK for any table of a database that the statement touched
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,226 +45,153 @@ class Effect:
     """One table that a statement touches, and the reason in words."""
 
     does: Does
-    schema: str
-    table: str
+    schema: str = ""
+    table: str = ""
     reason: str = ""
+    changes: tuple[Change, ...] = ()
 
 
-class Unreadable(Exception):
-    """A statement that could not be cut into words."""
-
-
-def effects(statement: str, schema: str) -> list[Effect]:
-    """What a statement does to tables, each with its schema (`schema` where the statement names none)."""
-    try:
-        # the tokenizer would not cut what follows RENAME, were it the first word
-        words = _Words(MySQL().tokenize(f"x {_plain(statement)}")[1:], schema)
-    except (SqlglotError, ValueError) as e:
-        raise Unreadable(str(e)) from e
-    words.skip_statement_settings()
-    first = words.take_word()
+def effects(statement: Statement) -> list[Effect]:
+    """What a statement does to tables, each with its schema (the statement's own where it names none)."""
+    found = tokens(statement)
+    words = Words([t for t in found if t.kind is not Kind.BROKEN], statement.schema)
+    _skip_settings(words)
+    if not words.more or words.peek() in _HARMLESS:
+        return []
+    verb = words.take_word()
+    if found[-1].kind is Kind.BROKEN:
+        return [Effect(Does.BREAK_ALL, reason=UNREADABLE)]
+    if verb == "SET" and words.peek() in _SETTABLE:
+        return []
     reader = {
         "TRUNCATE": _truncate,
         "DROP": _drop,
         "RENAME": _rename,
         "ALTER": _alter,
         "CREATE": _create,
-        "INSERT": _row_statement,
-        "REPLACE": _row_statement,
-        "UPDATE": _row_statement,
-        "DELETE": _row_statement,
-        "LOAD": _row_statement,
-        "WITH": _row_statement,
-    }.get(first)
-    return list(dict.fromkeys(reader(words, first))) if reader else []
+        "REPAIR": _repair,
+    }.get(verb)
+    return list(dict.fromkeys(reader(words))) if reader else [_writes(verb)]
 
 
-def _plain(statement: str) -> str:
-    """The statement without comments; `/*! … */` is code to MySQL."""
-    return _EXECUTABLE.sub(lambda m: m[0] if m[0][0] in "'\"`" else " ", statement)
+def session_of(statement: Statement) -> Statement:
+    """The statement with what SET STATEMENT … FOR says of its session."""
+    words = Words(tokens(statement), statement.schema)
+    relaxed = "SQL_MODE" in _skip_settings(words)
+    return replace(statement, mode=statement.mode & ~STRICT) if relaxed else statement
 
 
-class _Words:
-    """A statement's words, read from the left."""
-
-    def __init__(self, tokens: list[Token], schema: str) -> None:
-        self._tokens = tokens
-        self._at = 0
-        self._schema = schema
-
-    def peek(self, ahead: int = 0) -> str:
-        """A bare word in capitals, punctuation as it is; '' for a quoted name, a text or the end."""
-        at = self._at + ahead
-        if at >= len(self._tokens) or self._tokens[at].token_type in (TokenType.IDENTIFIER, TokenType.STRING):
-            return ""
-        return str(self._tokens[at].text).upper()
-
-    @property
-    def more(self) -> bool:
-        return self._at < len(self._tokens)
-
-    def take_word(self) -> str:
-        word = self.peek()
-        self._at += 1
-        return word
-
-    def take_any(self, *words: str) -> bool:
-        """Takes the next word if it is one of these."""
-        if self.more and self.peek() in words and self.peek():
-            self._at += 1
-            return True
-        return False
-
-    def take_exists(self) -> None:
-        """IF EXISTS or IF NOT EXISTS."""
-        if self.take_any("IF"):
-            self.take_any("NOT")
-            self.take_any("EXISTS")
-
-    def skip_statement_settings(self) -> None:
-        """MariaDB's SET STATEMENT a = b FOR …"""
-        if self.peek() == "SET" and self.peek(1) == "STATEMENT":
-            while self.more and not self.take_any("FOR"):
-                self._at += 1
-
-    def take_name(self) -> tuple[str, str] | None:
-        """A table's schema and name."""
-        first = self._take_part()
-        if first is None:
-            return None
-        if self.take_any("."):
-            second = self._take_part()
-            return None if second is None else (first, second)
-        return self._schema, first
-
-    def _take_part(self) -> str | None:
-        if not self.more:
-            return None
-        token = self._tokens[self._at]
-        if token.token_type in (TokenType.STRING, TokenType.NUMBER) or not (
-            token.token_type in _NAMES or (token.text and (token.text[0].isalpha() or token.text[0] in "_$"))
-        ):
-            return None
-        self._at += 1
-        return str(token.text)
-
-    def pass_to(self, *words: str) -> bool:
-        """Goes behind the next of these words; False if there is none."""
-        while self.more:
-            if self.take_any(*words):
-                return True
-            self._at += 1
-        return False
-
-    def pass_item(self) -> bool:
-        """Goes behind the comma that ends this item of a list; False at the end."""
-        depth = 0
-        while self.more:
-            word = self.take_word()
-            depth += (word == "(") - (word == ")")
-            if word == "," and depth == 0:
-                return True
-        return False
-
-    def names_before(self, *words: str) -> Iterator[tuple[str, str]]:
-        """Whatever could be a table's name before one of these words."""
-        while self.more and not (self.peek() and self.peek() in words):
-            name = self.take_name()
-            if name is None:
-                self._at += 1
-            else:
-                yield name
+def _skip_settings(words: Words) -> list[str]:
+    """MariaDB's SET STATEMENT a = b FOR …: the words of the settings."""
+    if not words.take_all("SET", "STATEMENT"):
+        return []
+    said = words.outside()
+    words.pass_to("FOR")
+    return said[: said.index("FOR")] if "FOR" in said else said
 
 
-def _truncate(words: _Words, _first: str) -> Iterator[Effect]:
+def _named(does: Does, name: tuple[str, str] | None, reason: str = "", *changes: Change) -> Effect:
+    """An effect on the table of a name, or on any table if the name could not be read."""
+    return Effect(does, *name, reason, changes) if name and name[1] else Effect(Does.BREAK_ALL, reason=UNREADABLE)
+
+
+def _writes(verb: str) -> Effect:
+    """A statement that may write rows, logged as text. Triggers, functions and views make any table its target."""
+    return Effect(Does.BREAK_ALL, reason=f"{verb or 'a query'} was logged as a statement (binlog_format), not as rows")
+
+
+def _truncate(words: Words) -> Iterator[Effect]:
     words.take_any("TABLE")
-    if name := words.take_name():
-        yield Effect(Does.TRUNCATE, *name)
+    yield _named(Does.TRUNCATE, words.take_name())
 
 
-def _drop(words: _Words, _first: str) -> Iterator[Effect]:
-    if words.take_any("TEMPORARY"):
+def _drop(words: Words) -> Iterator[Effect]:
+    if words.take_any("TEMPORARY") or words.peek() in _OTHER_OBJECTS:
         return
     if words.take_any("DATABASE", "SCHEMA"):
         words.take_exists()
-        if name := words.take_name():
-            yield Effect(Does.DROP_SCHEMA, name[1], "", "its database was dropped")
+        name = words.take_name()
+        yield _named(Does.BREAK_SCHEMA, name and (name[1], "*"), "its database was dropped")
+    elif words.take_any("INDEX"):
+        words.take_exists()
+        primary = (words.take_part() or "").upper() == "PRIMARY"
+        words.pass_to("ON")
+        yield _named(Does.ALTER, words.take_name(), "", Change(Touches.KEY if primary else Touches.INDEX))
     elif words.take_any("TABLE", "TABLES"):
         words.take_exists()
-        while name := words.take_name():
-            yield Effect(Does.BREAK, *name, "it was dropped")
-            if not words.take_any(","):
-                return
+        for item in words.items():
+            yield _named(Does.BREAK, item.take_name(), "it was dropped")
+    else:
+        yield Effect(Does.BREAK_ALL, reason=UNREADABLE)
 
 
-def _rename(words: _Words, _first: str) -> Iterator[Effect]:
-    if not words.take_any("TABLE", "TABLES"):
+def _rename(words: Words) -> Iterator[Effect]:
+    if words.take_any("USER"):
         return
+    words.take_any("TABLE", "TABLES")
     words.take_exists()
-    while old := words.take_name():
-        if words.take_any("WAIT"):
-            words.take_word()
-        words.take_any("NOWAIT")
-        words.take_any("TO")
-        new = words.take_name()
-        yield Effect(Does.BREAK, *old, "it was renamed")
-        if new is not None:
-            yield Effect(Does.BREAK, *new, "another table was renamed to its name")
-        if not words.take_any(","):
-            return
+    for item in words.items():
+        yield _named(Does.BREAK, item.take_name(), "it was renamed")
+        item.take_patience()
+        item.take_any("TO")
+        yield _named(Does.BREAK, item.take_name(), "another table was renamed to its name")
 
 
-def _create(words: _Words, _first: str) -> Iterator[Effect]:
-    replaces = words.take_any("OR") and words.take_any("REPLACE")
-    if words.take_any("TEMPORARY") or not words.take_any("TABLE"):
+def _create(words: Words) -> Iterator[Effect]:
+    replaces = words.take_all("OR", "REPLACE")
+    words.take_any("ONLINE", "OFFLINE")
+    words.take_any("UNIQUE", "FULLTEXT", "VECTOR") or (words.peek(1) == "INDEX" and words.take_any("SPATIAL"))
+    if words.take_any("INDEX"):
+        words.pass_to("ON")
+        yield _named(Does.ALTER, words.take_name(), "", *([Change(Touches.INDEX)] if replaces else []))
         return
-    words.take_exists()
-    if name := words.take_name():
-        yield Effect(Does.BREAK, *name, "it was replaced") if replaces else Effect(Does.ALTER, *name)
-
-
-def _alter(words: _Words, _first: str) -> Iterator[Effect]:
-    while words.take_any("ONLINE", "OFFLINE", "IGNORE"):
-        pass
+    if words.peek() in (*_OTHER_OBJECTS, "DATABASE", "SCHEMA"):
+        return
+    temporary = words.take_any("TEMPORARY")
     if not words.take_any("TABLE"):
+        if not temporary:
+            yield Effect(Does.BREAK_ALL, reason=UNREADABLE)
         return
     words.take_exists()
     name = words.take_name()
-    if name is None:
+    if _selects(words):
+        yield _writes("CREATE TABLE … SELECT")
+    if not temporary and replaces:
+        yield _named(Does.BREAK, name, "it was replaced")
+    elif not temporary:
+        yield _named(Does.ALTER, name)
+
+
+def _selects(words: Words) -> bool:
+    """Whether a CREATE TABLE fills its table from a query, which may call functions."""
+    said = words.everything()
+    values = [after for word, after in pairwise(said) if word == "VALUES"]  # LESS and IN are of partitions
+    return "SELECT" in said or any(after in ("ROW", "(") for after in values)
+
+
+def _alter(words: Words) -> Iterator[Effect]:
+    ignores = False
+    while words.peek() in ("ONLINE", "OFFLINE", "IGNORE"):
+        ignores |= words.take_word() == "IGNORE"
+    if words.peek() in (*_OTHER_OBJECTS, "DATABASE", "SCHEMA"):
         return
-    yield Effect(Does.ALTER, *name)
-    while words.more:
-        yield from _alteration(words, name)
-        if not words.pass_item():
-            return
-
-
-def _alteration(words: _Words, name: tuple[str, str]) -> Iterator[Effect]:
-    verb = words.peek()
-    if verb in _PARTITION_WORDS and words.peek(1) in ("PARTITION", "TABLESPACE", "TABLE"):
-        words.take_word()
-        yield Effect(Does.BREAK, *name, f"its partitions changed: {verb} {words.take_word()}")
-        if verb in ("EXCHANGE", "CONVERT") and words.pass_to("TABLE") and (other := words.take_name()):
-            yield Effect(Does.BREAK, *other, f"it changed place with a partition: {verb} PARTITION")
-    elif verb == "RENAME" and words.peek(1) not in ("COLUMN", "INDEX", "KEY"):
-        words.take_word()
-        words.take_any("TO", "AS", "=")
-        yield Effect(Does.BREAK, *name, "it was renamed")
-        if new := words.take_name():
-            yield Effect(Does.BREAK, *new, "another table was renamed to its name")
-
-
-def _row_statement(words: _Words, first: str) -> Iterator[Effect]:
-    """INSERT and the like as text: the rows themselves are not in the log. Better one table too many than too few."""
-    reason = f"{first} was logged as a statement (binlog_format), not as rows"
-    if first == "LOAD":
-        words.pass_to("TABLE")
-    if first in ("INSERT", "REPLACE", "LOAD"):
-        while words.take_any(*_BEFORE_TARGET):
-            pass
-        if name := words.take_name():
-            yield Effect(Does.BREAK, *name, reason)
+    if not words.take_any("TABLE"):
+        yield Effect(Does.BREAK_ALL, reason=UNREADABLE)
         return
-    stop = {"UPDATE": ("SET",), "DELETE": ("WHERE", "ORDER", "LIMIT", "RETURNING")}.get(first, ())
-    for name in words.names_before(*stop):
-        yield Effect(Does.BREAK, *name, reason)
+    words.take_exists()
+    name = words.take_name()
+    words.take_patience()
+    found = list(alter.changes(words))
+    if ignores:
+        found.append(Change(Touches.ROWS, reason="ALTER IGNORE may remove rows and change values"))
+    yield _named(Does.ALTER, name, "", *(c for c in found if isinstance(c, Change)))
+    for other in found:
+        if isinstance(other, Other):
+            yield _named(Does.BREAK, (other.schema, other.table), other.reason)
+
+
+def _repair(words: Words) -> Iterator[Effect]:
+    words.take_any("NO_WRITE_TO_BINLOG", "LOCAL")
+    words.take_any("TABLE", "TABLES")
+    for item in words.items():
+        yield _named(Does.BREAK, item.take_name(), "it was repaired: REPAIR TABLE may remove rows")

@@ -78,6 +78,16 @@ class History:
             memory.remove(_ddl(id))
         return found
 
+    def primary_key(self, schema: str, table: str) -> frozenset[str]:
+        """The primary key that the upstream has now, in lower case; nothing if it cannot be known."""
+        try:
+            now = self._ask(schema, table)
+        except HeadwaterError as e:
+            if e.retry is Retry.AUTO:
+                raise
+            return frozenset()
+        return frozenset(c.name.lower() for c in now.columns if c.key) if now is not None else frozenset()
+
     def met_ddl(self, id: int, number: int, memory: Memory) -> str:
         """Notes that a table's description changed at a position; says why earlier rows were named wrongly, if so."""
         memory.put(_ddl(id), 0, str(number).encode())

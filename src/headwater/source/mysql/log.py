@@ -41,15 +41,17 @@ FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s ORDE
 class MysqlSource:
     """A MySQL or MariaDB database as the capture sees it (`source.base.Source`)."""
 
-    def __init__(self, endpoint: Endpoint, server_id: int) -> None:
+    def __init__(self, endpoint: Endpoint, server_id: int, cascades_waived: bool = False) -> None:
         self.endpoint = endpoint
         self.server_id = server_id
+        self.cascades_waived = cascades_waived
 
     @classmethod
     def of(cls, options: Mapping[str, str], password: str) -> MysqlSource:
         """The source that a connection's stored options describe."""
         endpoint = Endpoint.of(options, password)
-        return cls(endpoint, int(options.get("server.id") or default_server_id(repr(endpoint.place))))
+        server_id = int(options.get("server.id") or default_server_id(repr(endpoint.place)))
+        return cls(endpoint, server_id, options.get("cascade.waived") == "true")
 
     def open_log(self, position: str, identity: dict[str, str]) -> MysqlLog:
         """Connects and checks that nothing after `position` is lost; see `Source.open_log`."""
@@ -86,6 +88,7 @@ class MysqlLog:
             mariadb=found.facts.is_mariadb,
             database=source.endpoint.database,
             fold_names=found.facts.lower_case_names != 0,
+            hides_cascades=not (found.facts.cascades_logged or source.cascades_waived),
         )
         self.framing = MysqlFraming(server, History(self._table_now))
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from headwater.model import LogColumn, Op
-from headwater.source.frames import Memory, Relation
+from headwater.source.frames import Memory, Relation, Taken
 from headwater.source.mysql import ddl
 from headwater.source.mysql import events as ev
 from headwater.source.mysql import state as k
+from headwater.source.mysql.alter import Touches
 from headwater.source.mysql.carry import Own, Server
 from headwater.source.mysql.history import History
+from headwater.source.mysql.judge import Subject, verdict
 from headwater.source.mysql.maps import Maps
 from headwater.source.mysql.position import table_number
+from headwater.source.mysql.statement import Statement
 from headwater.source.mysql.tablemap import TableMap
 from headwater.source.mysql.unpack import damaged
 from headwater.source.mysql.written import Written
@@ -26,6 +29,7 @@ class Tables:
         self._server, self._history, self._maps, self._memory = server, history, maps, memory
         self._written = written
         self._followed = memory.followed()
+        self._met: dict[int, tuple[LogColumn, ...]] = {}  # the last descriptions of this batch, and those before it
         self._broken: set[int] = set()
         maps.follow(self._followed)
 
@@ -47,6 +51,7 @@ class Tables:
         row = self._written.row
         self._written.relations.append(Relation(row, table.id, table.schema, table.table, "f", columns))
         self.described[table.id] = (slot, columns)
+        self._met[table.id] = columns
         self._maps.describe(table.id, slot)
 
     def of_rows(self, message: bytes) -> TableMap | None:
@@ -57,19 +62,14 @@ class Tables:
         info = self._maps.info[slot]
         return self._maps.tables[slot] if info[k.FOLLOWED] and info[k.DESCRIBED] else None
 
-    def apply(self, text: str, schema: str, number: int) -> None:
+    def apply(self, statement: Statement, number: int) -> None:
         """What a statement does to the tables that are followed."""
-        try:
-            effects = ddl.effects(text, schema)
-        except ddl.Unreadable:
-            for id in sorted(self._followed):
-                known = self._memory.version(id)
-                if known is None or known.table.lower() in text.lower():
-                    self._break_known(id, "a statement about it could not be read")
-            return
-        for e in effects:
-            if e.does is not ddl.Does.DROP_SCHEMA:
-                self._apply_effect(e, number)
+        for e in ddl.effects(statement):
+            if e.does is ddl.Does.BREAK_ALL:
+                if self._concerns(statement):
+                    self.break_all(e.reason)
+            elif e.does is not ddl.Does.BREAK_SCHEMA:
+                self._apply_effect(e, statement, number)
             elif self._fold(e.schema) == self._fold(self._server.database):
                 self.break_all(e.reason)
 
@@ -99,7 +99,12 @@ class Tables:
         else:
             self.break_all(reason)
 
-    def _apply_effect(self, e: ddl.Effect, number: int) -> None:
+    def _concerns(self, statement: Statement) -> bool:
+        """Whether the statement may have touched our database: MySQL says which ones it touched."""
+        told = statement.databases
+        return told is None or self._fold(self._server.database) in {self._fold(name) for name in told}
+
+    def _apply_effect(self, e: ddl.Effect, statement: Statement, number: int) -> None:
         schema, table = self._fold(e.schema), self._fold(e.table)
         id = table_number(schema, table)
         followed = id in self._followed
@@ -107,13 +112,25 @@ class Tables:
             if followed:
                 self._truncate(id, schema, table)
             return
-        if followed and e.does is ddl.Does.BREAK:
-            self.break_table(id, schema, table, e.reason)
+        reason = e.reason
+        if followed and e.changes:
+            reason = verdict(e.changes, ddl.session_of(statement), self._subject(id, schema, table, e))
+        if followed and reason:
+            self.break_table(id, schema, table, reason)
         if followed or self._memory.version(id) is not None:
             self._forget_description(id)
             wrong = self._history.met_ddl(id, number, self._memory)
             if wrong and followed:
                 self.break_table(id, schema, table, wrong)
+
+    def _subject(self, id: int, schema: str, table: str, e: ddl.Effect) -> Subject:
+        """A table as far as an alteration of it is judged."""
+        logged = {c.name.lower(): c for c in self._columns(id)}
+        primary = frozenset(name for name, c in logged.items() if c.key)
+        if not logged and any(c.touches in (Touches.INDEX, Touches.TYPE) for c in e.changes):
+            primary = self._history.primary_key(schema, table)
+        taken = self._memory.taken(id) or (Taken((), ()),)
+        return Subject(taken, logged, primary, self._server.hides_cascades)
 
     def _truncate(self, id: int, schema: str, table: str) -> None:
         if id not in self.described:
@@ -131,6 +148,8 @@ class Tables:
         """The last description of a table, for rows that carry no values."""
         if id in self.described:
             return self.described[id][1]
+        if id in self._met:
+            return self._met[id]
         known = self._memory.version(id)
         return known.columns if known is not None else ()
 

@@ -1,4 +1,4 @@
-"""What happens to a table without a trace in its log: another engine, partitions that go, columns computed anew.
+"""What happens to a table without a trace in its log: another engine or key, partitions that go, columns computed anew.
 
 A rebuild by itself changes no row (OPTIMIZE TABLE, a new index), and DDL that does is in the log. This is what is left:
 DDL that somebody kept out of the log (`sql_log_bin = 0`).
@@ -24,6 +24,11 @@ COLUMNS = """
 SELECT table_name, column_name, column_type, coalesce(character_set_name, ''), coalesce(generation_expression, '')
 FROM information_schema.columns WHERE table_schema = %s AND table_name IN ({names})
 """
+KEYS = """
+SELECT table_name, index_name, coalesce(column_name, '')
+FROM information_schema.statistics WHERE table_schema = %s AND table_name IN ({names}) AND non_unique = 0
+ORDER BY table_name, index_name, seq_in_index
+"""
 PARTITIONS = """
 SELECT table_name, partition_method, coalesce(partition_expression, ''), coalesce(subpartition_name, partition_name)
 FROM information_schema.partitions
@@ -33,7 +38,7 @@ ORDER BY partition_ordinal_position, subpartition_ordinal_position
 
 
 def fingerprints(session: Session, database: str, ids: Sequence[int]) -> dict[int, str]:
-    """Each table's engine, shape and partitions as text, by its number; empty when the table is gone."""
+    """Each table's engine, shape, keys and partitions as text, by its number; empty when the table is gone."""
     numbers = {table_number(schema, name): name for schema, name in query(session, NAMES, (database,))}
     names = [numbers[i] for i in ids if i in numbers]
     shapes = _shapes(session, database, names) if names else {}
@@ -60,6 +65,11 @@ def _change(old: dict[str, Any], new: dict[str, Any]) -> str | None:
         return f"was replaced by a {new['kind'].lower()}"
     if new["engine"] != old["engine"]:
         return f"moved from {old['engine']} to {new['engine']}"
+    for index, columns in old.get("keys", {}).items():
+        if new["keys"].get(index) != columns and index == "PRIMARY":
+            return f"no longer has the primary key ({', '.join(columns)})"
+        if index not in new["keys"] and "PRIMARY" not in old["keys"]:
+            return f"lost its unique index {index}"
     if old["partitioned"] == new["partitioned"]:
         gone = [p for p in old["partitions"] if p not in new["partitions"]]
         if gone:
@@ -76,12 +86,16 @@ def _shapes(session: Session, schema: str, names: list[str]) -> dict[str, dict[s
     marks = ", ".join(["%s"] * len(names))
     ask = (schema, *names)
     shapes: dict[str, dict[str, Any]] = {
-        name: {"kind": kind, "engine": engine, "made": made, "columns": {}, "partitioned": "", "partitions": []}
+        name: {"kind": kind, "engine": engine, "made": made, "columns": {}, "keys": {}}
+        | {"partitioned": "", "partitions": []}
         for name, kind, engine, made in query(session, TABLES.format(names=marks), ask)
     }
     for name, column, *shape in query(session, COLUMNS.format(names=marks), ask):
         if name in shapes:
             shapes[name]["columns"][column] = shape
+    for name, index, column in query(session, KEYS.format(names=marks), ask):
+        if name in shapes:
+            shapes[name]["keys"].setdefault(index, []).append(column)
     for name, method, expression, partition in query(session, PARTITIONS.format(names=marks), ask):
         if name in shapes:
             shapes[name]["partitioned"] = f"{method} {expression}"

@@ -1,0 +1,235 @@
+"""What each clause of an ALTER TABLE may do to the rows and the key of its table.
+
+A clause that certainly touches neither gives nothing. One that we do not know touches everything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+
+from headwater.source.mysql.definition import Definition, read_definition
+from headwater.source.mysql.words import Words
+
+# of partitions: what keeps every row, and what may not
+_KEEPS = frozenset({"REBUILD", "OPTIMIZE", "ANALYZE", "CHECK"})
+_MOVES = frozenset({"DROP", "TRUNCATE", "EXCHANGE", "COALESCE", "REORGANIZE", "DISCARD", "IMPORT", "CONVERT", "REPAIR"})
+_INERT_OPTIONS = frozenset({
+    "AUTOEXTEND_SIZE", "AUTO_INCREMENT", "AVG_ROW_LENGTH", "CHARSET", "CHECKSUM", "COLLATE", "COMMENT", "COMPRESSION",
+    "CONNECTION", "DELAY_KEY_WRITE", "ENCRYPTION", "ENGINE_ATTRIBUTE", "INSERT_METHOD", "KEY_BLOCK_SIZE", "MAX_ROWS",
+    "MIN_ROWS", "PACK_KEYS", "PASSWORD", "ROW_FORMAT", "SECONDARY_ENGINE", "SECONDARY_ENGINE_ATTRIBUTE",
+    "STATS_AUTO_RECALC", "STATS_PERSISTENT", "STATS_SAMPLE_PAGES", "TABLESPACE", "STORAGE", "PAGE_CHECKSUM",
+    "PAGE_COMPRESSED", "PAGE_COMPRESSION_LEVEL", "ENCRYPTED", "ENCRYPTION_KEY_ID", "TRANSACTIONAL", "TABLE_CHECKSUM",
+    "ALGORITHM", "LOCK",
+})  # fmt: skip
+_INERT_WORDS = (
+    ("DISABLE", "KEYS"),
+    ("ENABLE", "KEYS"),
+    ("FORCE",),
+    ("WITH", "VALIDATION"),
+    ("WITHOUT", "VALIDATION"),
+    ("REMOVE", "PARTITIONING"),
+    ("UPGRADE", "PARTITIONING"),
+    ("SECONDARY_LOAD",),
+    ("SECONDARY_UNLOAD",),
+)
+_INDEXES = frozenset({"INDEX", "KEY", "UNIQUE", "FULLTEXT", "SPATIAL", "CHECK"})
+UNKNOWN = "it was altered in a way that we do not understand"
+
+
+class Touches(StrEnum):
+    """What a change may concern."""
+
+    ROWS = "rows"  # any row
+    KEY = "key"  # the primary key is another one, or gone
+    INDEX = "index"  # an index is gone, which may be what a declared key rests on
+    CASCADE = "cascade"  # a foreign key changes rows from now on
+    TEXTS = "texts"  # every column of text is converted to the charset in `name`
+    NAME = "name"  # what `name` meant is gone, or it means something else now
+    DROP = "drop"  # the column `name` is gone
+    TYPE = "type"  # the column `name` was defined anew
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A clause's effect; `reason` in words where it touches rows whatever a relation takes of the table."""
+
+    touches: Touches
+    name: str = ""
+    reason: str = ""
+    definition: Definition | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Other:
+    """Another table that a clause touches."""
+
+    schema: str
+    table: str
+    reason: str
+
+
+def changes(words: Words) -> Iterator[Change | Other]:
+    """The effects of all clauses behind the table's name."""
+    for item in words.items():
+        first, second = item.peek(), item.peek(1)
+        takes_rest = second == "PARTITION" or (first, second) in (("ORDER", "BY"), ("PARTITION", "BY"))
+        yield from _clause(item)
+        if takes_rest:
+            return
+
+
+def _clause(words: Words) -> Iterator[Change | Other]:
+    match words.peek(), words.peek(1):
+        case (("PARTITION" | "ORDER"), "BY"):
+            return
+        case verb, "PARTITION" if verb in _KEEPS:
+            return
+        case verb, ("PARTITION" | "TABLESPACE" | "TABLE") if verb in _MOVES:
+            yield from _partitions(words)
+        case "ADD", _:
+            words.take_word()
+            yield from _add(words)
+        case "DROP", _:
+            words.take_word()
+            yield from _drop(words)
+        case (("MODIFY" | "CHANGE"), _):
+            yield from _redefine(words, renames=words.take_word() == "CHANGE")
+        case "RENAME", _:
+            words.take_word()
+            yield from _rename(words)
+        case "ALTER", _:
+            return  # a default, or whether something is visible or enforced: of rows to come
+        case "CONVERT", "TO":
+            yield from _convert(words)
+        case _:
+            yield from _options(words)
+
+
+def _partitions(words: Words) -> Iterator[Change | Other]:
+    verb, what = words.take_word(), words.take_word()
+    yield Change(Touches.ROWS, reason=f"its partitions changed: {verb} {what}")
+    if verb in ("EXCHANGE", "CONVERT") and (what == "TABLE" or words.pass_to("TABLE")):
+        name = words.take_name()
+        reason = f"it changed place with a partition: {verb} PARTITION"
+        yield Other(*(name or ("", "")), reason)
+
+
+def _add(words: Words) -> Iterator[Change]:
+    """A column, several, an index or a constraint."""
+    if words.peek() == "PARTITION":
+        return
+    if (words.peek(), words.peek(1)) in (("SYSTEM", "VERSIONING"), ("PERIOD", "FOR")):
+        yield Change(Touches.ROWS, reason="its rows have versions now: SYSTEM VERSIONING")
+        return
+    if words.take_any("CONSTRAINT") and words.peek() not in ("PRIMARY", "FOREIGN", *_INDEXES):
+        words.take_part()
+    if words.peek() == "PRIMARY":
+        yield Change(Touches.KEY)
+    elif words.peek() == "FOREIGN":
+        yield from _cascades(words)
+    elif words.peek() not in _INDEXES and (words.peek(), words.peek(1)) != ("VECTOR", "INDEX"):
+        words.take_any("COLUMN")
+        words.take_exists()
+        if words.peek() == "(":
+            for item in words.group().items():
+                yield from _add(item)
+            return
+        yield Change(Touches.NAME, words.take_part() or "")
+        yield from _inline(words)
+
+
+def _drop(words: Words) -> Iterator[Change]:
+    match words.peek(), words.peek(1):
+        case "PRIMARY", _:
+            yield Change(Touches.KEY)
+        case (("FOREIGN" | "CHECK"), _):
+            return
+        case (("INDEX" | "KEY" | "CONSTRAINT"), _):
+            words.take_word()
+            words.take_exists()
+            name = words.take_part() or ""
+            yield Change(Touches.KEY if name.upper() == "PRIMARY" else Touches.INDEX)
+        case ("SYSTEM", "VERSIONING") | ("PERIOD", "FOR"):
+            yield Change(Touches.ROWS, reason="its rows have no versions any more: SYSTEM VERSIONING")
+        case _:
+            words.take_any("COLUMN")
+            words.take_exists()
+            yield Change(Touches.DROP, words.take_part() or "")
+
+
+def _redefine(words: Words, *, renames: bool) -> Iterator[Change]:
+    words.take_any("COLUMN")
+    words.take_exists()
+    old = words.take_part() or ""
+    new = (words.take_part() or "") if renames else old
+    if new != old:
+        yield Change(Touches.NAME, old)
+        yield Change(Touches.NAME, new)
+    yield from _inline(words)
+    yield Change(Touches.TYPE, new, definition=read_definition(words))
+
+
+def _rename(words: Words) -> Iterator[Change | Other]:
+    if words.take_any("INDEX", "KEY"):
+        return
+    if words.take_any("COLUMN"):
+        words.take_exists()
+        old = words.take_part() or ""
+        words.take_any("TO", "AS")
+        yield Change(Touches.NAME, old)
+        yield Change(Touches.NAME, words.take_part() or "")
+        return
+    words.take_any("TO", "AS", "=")
+    yield Change(Touches.ROWS, reason="it was renamed")
+    yield Other(*(words.take_name() or ("", "")), "another table was renamed to its name")
+
+
+def _convert(words: Words) -> Iterator[Change]:
+    words.take_all("CONVERT", "TO")
+    words.take_all("CHARACTER", "SET") or words.take_any("CHARSET", "=")
+    words.take_any("=")
+    yield Change(Touches.TEXTS, (words.take_part() or "").lower())
+    yield from _options(words)
+
+
+def _inline(words: Words) -> Iterator[Change]:
+    """What a column's definition says of keys; KEY alone is the primary one."""
+    said = words.outside()
+    if any(w == "PRIMARY" or (w == "KEY" and said[i - 1 : i] != ["UNIQUE"]) for i, w in enumerate(said)):
+        yield Change(Touches.KEY)
+    yield from _cascades(words)
+
+
+def _cascades(words: Words) -> Iterator[Change]:
+    said = " ".join(words.outside())
+    for event in ("DELETE", "UPDATE"):
+        for action in ("CASCADE", "SET NULL", "SET DEFAULT"):
+            if f"ON {event} {action}" in said:
+                yield Change(Touches.CASCADE, reason=f"ON {event} {action}")
+
+
+def _options(words: Words) -> Iterator[Change]:
+    """Options of the table, with or without commas between them."""
+    while words.more:
+        if any(words.take_all(*inert) for inert in _INERT_WORDS):
+            continue
+        if words.take_all("PARTITION", "BY"):
+            return
+        words.take_any("DEFAULT")
+        option = words.take_word()
+        if option == "CHARACTER" and words.take_any("SET"):
+            option = "CHARSET"
+        if option in ("DATA", "INDEX") and words.take_any("DIRECTORY"):
+            option = "STORAGE"
+        words.take_any("=")
+        if option == "UNION" and words.peek() == "(":
+            words.take_group()
+            continue
+        value = words.take_part() or ""
+        if option == "ENGINE" and value.upper() != "INNODB":
+            yield Change(Touches.ROWS, reason=f"it moved to the engine {value}")
+        elif option != "ENGINE" and option not in _INERT_OPTIONS:
+            yield Change(Touches.ROWS, reason=UNKNOWN)
+            return

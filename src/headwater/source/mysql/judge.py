@@ -1,0 +1,84 @@
+"""Whether a table can still be followed behind a statement that altered it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from headwater.model import LogColumn
+from headwater.source.frames import Taken
+from headwater.source.mysql.alter import UNKNOWN, Change, Touches
+from headwater.source.mysql.definition import Definition, Type, as_logged, takes_all, type_of
+from headwater.source.mysql.statement import NO_AUTO_VALUE_ON_ZERO, OTHER_TYPES, Statement
+
+_CHARACTERS = frozenset({"char", "varchar", "tinytext", "text", "mediumtext", "longtext", "enum", "set"})
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """A table that is followed: what relations take of it, and how the log described it last, by names in lower case.
+
+    `primary` is its primary key. `hides_cascades`: the log of its server does not show what foreign keys change.
+    """
+
+    taken: Sequence[Taken]
+    logged: Mapping[str, LogColumn]
+    primary: frozenset[str]
+    hides_cascades: bool
+
+
+def verdict(changes: Sequence[Change], statement: Statement, subject: Subject) -> str:
+    """Why the table cannot be followed past the statement, in words; '' if it certainly can."""
+    return next((r for c in changes for t in subject.taken for r in _reasons(c, statement, t, subject)), "")
+
+
+def _reasons(change: Change, statement: Statement, taken: Taken, subject: Subject) -> Iterator[str]:
+    columns = {c.name.lower(): c for c in taken.columns}
+    key = {k.lower() for k in taken.key}
+    name = change.name.lower()
+    match change.touches:
+        case Touches.ROWS:
+            yield change.reason
+        case Touches.KEY:
+            yield "its primary key changed"
+        case Touches.INDEX if key != subject.primary:
+            yield "an index was dropped, which may have been the one that its key rests on"
+        case Touches.CASCADE if subject.hides_cascades:
+            yield f"it got a foreign key ({change.reason}) that changes rows without log events"
+        case Touches.TEXTS if not _converts_well(change, statement, taken):
+            yield f"its texts were converted to the character set {change.name}"
+        case Touches.NAME if not name:
+            yield UNKNOWN
+        case Touches.NAME if name in columns:
+            yield f"its column {columns[name].name} was renamed, or was dropped and added again"
+        case Touches.DROP if not name or name in key:
+            yield f"its key column {change.name} was dropped"
+        case Touches.TYPE if name in columns or not name:
+            known = columns.get(name)
+            if known is None or known.name != change.name or change.definition is None:
+                yield f"its column {change.name} was renamed"
+            else:
+                logged = subject.logged.get(name)
+                old = type_of(known.upstream)
+                types = [old] if logged is None else [old, as_logged(old, logged)]
+                declared = name in key and key != subject.primary
+                if not _keeps_values(change.definition, statement, types, declared):
+                    yield f"its column {known.name} was defined anew, which may change its values"
+
+
+def _converts_well(change: Change, statement: Statement, taken: Taken) -> bool:
+    """Every character is in utf8mb4, and a strict session would rather fail than lose one. Keys may order otherwise."""
+    texts = [c.name for c in taken.columns if c.upstream.name in _CHARACTERS]
+    return not texts or (change.name == "utf8mb4" and statement.strict and not set(texts) & set(taken.key))
+
+
+def _keeps_values(definition: Definition, statement: Statement, types: Sequence[Type], declared: bool) -> bool:
+    if not definition.plain or not statement.strict or statement.mode & OTHER_TYPES:
+        return False
+    if definition.numbered and not statement.mode & NO_AUTO_VALUE_ON_ZERO:
+        return False  # a zero gets the next number
+    if types[0].name == "timestamp" and definition.nullable is not True:
+        return False  # NULL becomes the present moment, even for a strict session
+    if declared and definition.nullable is not False:
+        return False  # a unique key of columns that may be NULL does not tell rows apart
+    return all(takes_all(old, definition.type) for old in types)
