@@ -10,7 +10,8 @@ import sqlalchemy as sa
 
 from headwater import config
 from headwater.changelog import retention
-from headwater.engine.clean import Cleaner, _needed_index
+from headwater.engine import claims
+from headwater.engine.clean import Cleaner
 from headwater.meta import connections, epochs, relations, segments, tables
 from headwater.model import TableState
 from headwater.relation.overlay import Overlays
@@ -19,7 +20,7 @@ from support.commits import Commits, span
 
 def needed(b: Commits) -> int:
     with b.home.meta.read() as c:
-        return _needed_index(c, b.connection_id, epochs.oldest(c))
+        return claims.settle(c, connections.get(c, b.connection_id), epochs.oldest(c)).needed
 
 
 @pytest.fixture
