@@ -91,6 +91,16 @@ def test_a_number_that_only_text_can_hold_is_told_unless_it_is_declared(home: Ho
     assert quiet.warnings == ()
 
 
+def test_a_resync_takes_a_wider_type_unless_the_definition_declares_a_narrower_one(home: Home) -> None:
+    definition = "FROM CONNECTION c TABLE 'public.orders'"
+    home.sql(home.connection() + f"CREATE TABLE open {definition}")
+    home.sql(f"CREATE TABLE fixed (order_id int, price decimal(10,2), PRIMARY KEY (order_id)) {definition}")
+    home.database.execute("ALTER TABLE orders ALTER price TYPE numeric(20,2)")
+    home.sql("RESYNC TABLE open")
+    refused = home.refused("RESYNC TABLE fixed")
+    assert refused.code == "table.column_type" and "Declare it as decimal(20,2)" in refused.hint
+
+
 def test_names_beyond_ascii_are_found(home: Home) -> None:
     home.sql(home.connection("É") + 'CREATE TABLE "Ärzte" FROM CONNECTION É TABLE orders')
     home.sql(home.connection("É") + 'CREATE TABLE "Ärzte" FROM CONNECTION É TABLE orders')

@@ -26,5 +26,10 @@ OPTIONS = connection(
     Option("schema.name", _name, "Schema of tables that are named without one.", "public"),
     Option("slot.name", _slot, "Replication slot; by default one is named after the connection."),
     Option("publication.name", _name, "Publication; by default one is named after the connection."),
-    Option("publication.create", boolean, "`false`: a DBA has made the publication; it is not altered.", "true"),
+    Option(
+        "publication.create",
+        boolean,
+        "`false`: a DBA has made the publication; what it carries is not altered.",
+        "true",
+    ),
 )
