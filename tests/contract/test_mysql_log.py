@@ -124,6 +124,25 @@ def test_a_file_that_ends_is_followed_by_the_next(table: MyDatabase) -> None:
     assert Position.parse(reader.position).file >= 3
 
 
+def test_the_file_that_is_being_read_is_marked_when_the_log_moves_on(table: MyDatabase) -> None:
+    """The one that was marked at the connect may be purged when a reset log has to be known by its mark."""
+    reader = LogReader(table, ("t",))
+    with reader.flow() as log:
+        first = log.standing.identity["file"]
+        table.execute("FLUSH BINARY LOGS")
+        run(table, "INSERT INTO t VALUES (1, 'a')")
+        reader.frame(log, *collect(log))
+        log.acknowledge(reader.position)
+        marked = log.standing.identity
+    assert marked["file"] == Position.parse(reader.position).name != first
+    with reader.flow() as log:  # which compares it
+        assert log.standing.identity["file"] == marked["file"]
+    reader.identity = {**marked, "file_mark": marked["file_mark"][:-1] + "x"}
+    with pytest.raises(SourceError) as e, reader.flow():
+        raise AssertionError("another file goes unnoticed")
+    assert e.value.code == "source.slot_lost"
+
+
 def test_an_idle_server_says_where_its_log_stands(table: MyDatabase) -> None:
     reader = LogReader(table, ("t",))
     run(table, "FLUSH BINARY LOGS")

@@ -172,8 +172,16 @@ class Capture:
         )
         heartbeat = Heartbeat(flow, float(connection.options.get("heartbeat.interval", config.HEARTBEAT_INTERVAL_S)))
 
+        known = flow.standing
+
         def told() -> None:
+            nonlocal known
             flow.wake()
+            if flow.standing is not known:
+                known = flow.standing
+                with self._home.meta.write() as c:
+                    lease.check(c, self._lease)
+                    connections.set_identity(c, self._id, known.identity)
             if not _say(f"published {writer.committed_index} {writer.position}"):
                 self.stop()
 

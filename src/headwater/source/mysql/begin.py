@@ -11,27 +11,24 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
-import pymysql
-
 from headwater.errors import Retry, SourceError
-from headwater.source.mysql.ask import place_of, query, records
+from headwater.source.mysql.ask import query, records
 from headwater.source.mysql.gtid import MysqlGtids
 from headwater.source.mysql.low import (
     Low,
     between,
     binlog_end,
     committing,
+    prepared,
     snapshot_place,
     take_low,
     wait_until_through,
     words,
 )
 from headwater.source.mysql.position import Position
-from headwater.source.mysql.refusals import translate
 from headwater.source.mysql.session import Endpoint, Session, is_mariadb, quote_literal
 
 PREPARED_S = 1.0
-MAY_NOT_SEE = 1401  # what XA RECOVER says to a user without the privilege
 START_S = 60.0  # a commit may be between the binlog and visibility for so long before a start gives up
 TRIES = 10  # the binlog may go on in another file meanwhile
 GTID = r"GTID_NEXT\s*=\s*'([^']+)'"
@@ -51,18 +48,6 @@ def start(endpoint: Endpoint, session: Session, shift: int, on_wait: Callable[[s
             return place
         on_wait("; ".join(f"prepared transaction {name} (XA COMMIT or XA ROLLBACK ends it)" for name in waiting))
         time.sleep(PREPARED_S)
-
-
-def prepared(session: Session) -> list[str]:
-    """The prepared transactions, as far as this user may see them: MySQL wants XA_RECOVER_ADMIN for that."""
-    try:
-        with session.cursor() as cursor:
-            cursor.execute("XA RECOVER")
-            return [str(row[3]) for row in cursor.fetchall()]
-    except (pymysql.Error, OSError) as e:
-        if e.args[:1] == (MAY_NOT_SEE,):
-            return []
-        raise translate(place_of(session), e) from e
 
 
 def place_now(endpoint: Endpoint, session: Session, shift: int) -> Position:

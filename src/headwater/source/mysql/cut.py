@@ -1,7 +1,8 @@
 """A cut of the upstream that is also a cut of its log: the one way to compare both while everything runs.
 
-MariaDB says which place in the binlog a consistent snapshot shows. MySQL does not: there a read view is taken until the
-binlog stood still around it with nobody between the binlog and visibility.
+MariaDB says which place in the binlog a consistent snapshot shows, but for transactions that were prepared (XA). MySQL
+does not: there a read view is taken until the binlog stood still around it with nobody between the binlog and
+visibility.
 """
 
 from __future__ import annotations
@@ -12,17 +13,26 @@ from contextlib import contextmanager
 
 from headwater.config import LOCK_TIMEOUT_S, SCAN_BATCH_BYTES
 from headwater.errors import HeadwaterError, Retry, SourceError
-from headwater.source.mysql.ask import query
-from headwater.source.mysql.low import binlog_end, owned, snapshot_place, take_low, words
+from headwater.source.mysql.ask import query, records
+from headwater.source.mysql.low import (
+    binlog_end,
+    owned,
+    snapshot_place,
+    take_low,
+    wait_until_through,
+    words,
+)
 from headwater.source.mysql.position import Position
 from headwater.source.mysql.scan import CutScan, TableReader, settle
 from headwater.source.mysql.server import expect_server
-from headwater.source.mysql.session import Endpoint, Session, is_mariadb
+from headwater.source.mysql.session import Endpoint, Session, is_mariadb, quote_literal
 from headwater.source.mysql.table import describe
+from headwater.source.mysql.xa import ends_prepared
 from headwater.source.scan import OnWait, Scan, ScanTable, Seen
 
 VIEW = "START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY"
 CALM_S = 5.0  # a busy server stands still between two groups of commits many times in it
+EVENTS_MOST = 10_000  # between two questions; with more of them the next try is asked
 LOCK_S = 5  # for which writers may have to wait when it never does
 
 CHANGED = 1412  # the server's error for a read view that is older than the table's definition: it cannot be read
@@ -74,11 +84,11 @@ def upstream_cut(endpoint: Endpoint, on_wait: OnWait, shift: int = 0, *, may_loc
 
 def _view(endpoint: Endpoint, session: Session, on_wait: OnWait, shift: int, may_lock: bool) -> Position:
     if is_mariadb(session):
-        query(session, VIEW)
-        return snapshot_place(session, shift)
-    place = _calm_view(endpoint, session, on_wait, shift)
-    if place is None and may_lock:
-        place = _locked_view(endpoint, session, shift)
+        place = _exact_view(endpoint, session, on_wait, shift)
+    else:
+        place = _calm_view(endpoint, session, on_wait, shift)
+        if place is None and may_lock:
+            place = _locked_view(endpoint, session, shift)
     if place is None:
         raise SourceError(
             "source.failed",
@@ -87,6 +97,35 @@ def _view(endpoint: Endpoint, session: Session, on_wait: OnWait, shift: int, may
             Retry.AUTO,
         )
     return place
+
+
+def _exact_view(endpoint: Endpoint, session: Session, on_wait: OnWait, shift: int) -> Position | None:
+    """MariaDB: a read view and its place. What was in the binlog a moment earlier is visible by then; since then no
+    prepared transaction has committed, and all others are as the place says."""
+    deadline = time.monotonic() + CALM_S
+    while time.monotonic() < deadline:
+        low = take_low(endpoint, session, shift)
+        left = wait_until_through(session, low, deadline - time.monotonic())
+        if left:
+            on_wait("; ".join(words(session, left)))
+            continue
+        query(session, VIEW)
+        place = snapshot_place(session, shift)
+        if not _prepared_ended(session, low.position, place):
+            return place
+        query(session, "ROLLBACK")
+    return None
+
+
+def _prepared_ended(session: Session, since: Position, upto: Position) -> bool:
+    """Whether a prepared transaction may have ended between two places of the binlog."""
+    if since.number == upto.number:
+        return False
+    if since.file != upto.file:
+        return True
+    asked = f"SHOW BINLOG EVENTS IN {quote_literal(since.name)} FROM {since.offset} LIMIT {EVENTS_MOST}"
+    found = [r for r in records(session, asked) if int(r["pos"]) < upto.offset]
+    return len(found) == EVENTS_MOST or any(ends_prepared(r["info"] or "") for r in found)
 
 
 def _calm_view(endpoint: Endpoint, session: Session, on_wait: OnWait, shift: int) -> Position | None:

@@ -23,7 +23,7 @@ _COM_BINLOG_DUMP, _COM_BINLOG_DUMP_GTID = 0x12, 0x1E
 _NON_BLOCK, _THROUGH_GTID = 0x01, 0x04
 _CHECKSUM_BYTES = 4
 _CAPABILITY_GTID = 4  # MariaDB: the replica understands its GTID events
-_LARGEST_OFFSET = (1 << 32) - 1  # that a dump by position can name
+LARGEST_OFFSET = (1 << 32) - 1  # that a dump by position can name
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +33,7 @@ class Start:
     file: str
     offset: int
     gtids: Gtids | None = None
+    from_head: bool = False  # MariaDB cannot be asked for an offset beyond 4 GB: the file is read again from its head
 
 
 def begin_dump(session: Session, server_id: int, start: Start) -> bool:
@@ -97,11 +98,10 @@ def _settle(session: Session, start: Start) -> bool:
 
 def _command(session: Session, server_id: int, start: Start) -> tuple[int, bytes]:
     name = start.file.encode()
-    if is_mariadb(session) or (start.gtids is None and start.offset <= _LARGEST_OFFSET):
+    if is_mariadb(session) or (start.gtids is None and start.offset <= LARGEST_OFFSET):
+        offset = FILE_HEAD if start.from_head else start.offset
         if start.gtids is not None:
             name, offset = b"", FILE_HEAD
-        else:
-            offset = min(start.offset, _LARGEST_OFFSET)
         return _COM_BINLOG_DUMP, struct.pack("<IHI", offset, 0, server_id) + name
     if not isinstance(start.gtids, MysqlGtids):
         head = struct.pack("<HII", 0, server_id, len(name)) + name

@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import ssl
 import zlib
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -33,11 +34,18 @@ class Refused(Exception):
 
 
 class Flow:
-    """What comes over a socket that a dump was begun on. The socket must not block."""
+    """What comes over a socket that a dump was begun on. The socket must not block.
 
-    def __init__(self, sock: socket.socket, place: Position, checksum: bool) -> None:
+    `after`: what ends at or before this number is dropped, where the dump had to begin earlier than it was wanted.
+    """
+
+    def __init__(self, sock: socket.socket, place: Position, checksum: bool, after: int = 0) -> None:
         self._sock = sock
         self._place = place
+        self._after = after
+        self._inflating: Iterator[bytes] = iter(())  # events of a compressed transaction that are still to come
+        self._inflated = b""  # the next of them; empty: there are none
+        self._told = b""
         self._state = np.zeros(p.STATE_LENGTH, np.int64)
         self._state[p.CHECKSUM] = checksum
         self._end = 0
@@ -45,7 +53,12 @@ class Flow:
         self._make_room(BUFFER_BYTES)
 
     def fill(self) -> int:
-        """Reads what is there into the buffer, until it is full; the number of bytes."""
+        """Reads what is there into the buffer, until it is full; the number of bytes.
+
+        Nothing is read while a compressed transaction is being inflated: what follows it waits in the socket.
+        """
+        if self._inflated:
+            return 0
         if self._end == len(self._buffer):
             self._compact()
         before = self._end
@@ -63,13 +76,20 @@ class Flow:
         return self._end - before
 
     def drain(self, into: Inbox) -> int:
-        """Moves whole events from the buffer to the inbox; the number of messages."""
+        """Moves whole events from the buffer to the inbox; the number of messages.
+
+        A compressed transaction comes in pieces of about a buffer, one at each call.
+        """
         s, added = self._state, 0
         while True:
+            if self._inflated:
+                return added + self._inflate(into)
             s[p.COUNT] = s[p.SIZE] = 0
             code = p.split(self._buffer, self._end, s, self._out, self._lengths, _CRC_TABLES)
             count = int(s[p.COUNT])
-            if count:
+            if count and self._after:
+                added += self._add_later(count, into)
+            elif count:
                 into.data.write(self._out.data[: int(s[p.SIZE])])
                 into.lengths.frombytes(self._lengths[:count].tobytes())
                 added += count
@@ -129,14 +149,42 @@ class Flow:
         if kind == ev.MARIA_START_ENCRYPTION:
             return 0
         number = self._heartbeat(event) if kind == ev.HEARTBEAT_V2 else self._number(event)
+        if self._is_early(number):
+            return 0
+        self._told = number.to_bytes(ev.NUMBER_BYTES, "little")
         if kind == ev.TRANSACTION_PAYLOAD:
-            plain = unpack_payload(event)
-        else:
-            plain = [unpack_event(event) if kind >= ev.MARIA_QUERY_COMPRESSED else event]
-        told = number.to_bytes(ev.NUMBER_BYTES, "little")
-        for one in plain:
-            into.add(told + one)
-        return len(plain)
+            self._inflating = unpack_payload(event)
+            self._inflated = next(self._inflating, b"")
+            return 0
+        into.add(self._told + (unpack_event(event) if kind >= ev.MARIA_QUERY_COMPRESSED else event))
+        return 1
+
+    def _inflate(self, into: Inbox) -> int:
+        """Adds the next events of a compressed transaction; the number of them."""
+        size = added = 0
+        while self._inflated and size < BUFFER_BYTES:
+            into.add(self._told + self._inflated)
+            size += len(self._inflated)
+            added += 1
+            self._inflated = next(self._inflating, b"")
+        return added
+
+    def _add_later(self, count: int, into: Inbox) -> int:
+        """Adds the messages that the kernel has cut off and that end after `after`; the number of them."""
+        at = added = 0
+        for length in self._lengths[:count].tolist():
+            message = self._out[at : at + length].tobytes()
+            if not self._is_early(int.from_bytes(message[: ev.NUMBER_BYTES], "little")):
+                into.add(message)
+                added += 1
+            at += length
+        return added
+
+    def _is_early(self, number: int) -> bool:
+        """Whether an event ends at or before the place after which the flow is wanted; from then on none does."""
+        if self._after and number > self._after:
+            self._after = 0
+        return self._after > 0
 
     @staticmethod
     def _checked(event: bytes) -> bytes:
@@ -166,7 +214,7 @@ class Flow:
             )
         self._state[p.ORDINAL] = next_place.file + next_place.shift
         self._state[p.OFFSET] = offset
-        if not int.from_bytes(event[ev.LOG_POS : ev.LOG_POS + 4], "little"):
+        if not int.from_bytes(event[ev.LOG_POS : ev.LOG_POS + 4], "little") or self._is_early(next_place.number):
             return 0
         into.add(next_place.number.to_bytes(ev.NUMBER_BYTES, "little") + event)
         return 1

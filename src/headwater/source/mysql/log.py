@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import select
 import socket
 import threading
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 
 from headwater.errors import HeadwaterError, Retry, SourceError
 from headwater.source.base import Inbox
@@ -15,7 +17,7 @@ from headwater.source.frames import Framing
 from headwater.source.mysql import resume
 from headwater.source.mysql.ask import query
 from headwater.source.mysql.carry import Server
-from headwater.source.mysql.dump import begin_dump
+from headwater.source.mysql.dump import FILE_HEAD, begin_dump, file_mark
 from headwater.source.mysql.events import EPOCH_US
 from headwater.source.mysql.flow import Flow, Refused
 from headwater.source.mysql.frame import MysqlFraming
@@ -25,6 +27,8 @@ from headwater.source.mysql.position import Position
 from headwater.source.mysql.resume import Resumption
 from headwater.source.mysql.server import log_status
 from headwater.source.mysql.session import Endpoint, Session
+
+log = logging.getLogger(__name__)
 
 SILENCE_S = 60.0  # a server that does not even send heartbeats for this long is gone
 RECEIVE_BYTES = 4 << 20  # of the socket's own buffer: the server goes on while a segment is written
@@ -82,6 +86,7 @@ class MysqlLog:
         self._poll = select.poll()
         self._heard_at = 0.0
         self._closed = False
+        self._marked = found.standing.identity.get("file", "")
         self._asking = threading.Lock()
         server = Server(
             place=found.place,
@@ -98,7 +103,8 @@ class MysqlLog:
         sock: socket.socket = self._dump._sock
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BYTES)
         sock.setblocking(False)
-        self._flow = Flow(sock, self._found.place, checksum)
+        after = Position.parse(position).number if self._found.start.from_head else 0
+        self._flow = Flow(sock, self._found.place, checksum, after)
         self._poll.register(sock, select.POLLIN)
         self._poll.register(self._bell, select.POLLIN)
         self._heard_at = time.monotonic()
@@ -130,7 +136,22 @@ class MysqlLog:
             raise _disconnected(str(e.strerror or e)) from e
 
     def acknowledge(self, position: str, *, ask: bool = False) -> None:
-        """Nothing: a binlog is kept for as long as its server likes, whoever reads it."""
+        """The server is told nothing: it keeps a binlog for as long as it likes, whoever reads it.
+
+        Once we stand in another file than at the last mark, that one is marked: the former may be gone when we come
+        again, and a log that was reset has files of the same names.
+        """
+        place = Position.parse(position)
+        if place.offset <= FILE_HEAD or place.name == self._marked:
+            return
+        self._marked = place.name
+        try:
+            mark = file_mark(self._source.endpoint, place.name, min(place.offset, resume.MARK_BYTES))
+        except SourceError as e:  # the next connect looks whether the file is there, and marks it
+            log.warning("binlog file not marked name=%s code=%s", place.name, e.code)
+            return
+        marked = {**self.standing.identity, "file": place.name, "file_mark": mark}
+        self.standing = replace(self.standing, identity=marked)
 
     def beat(self) -> None:
         """Sees that the server answers; its own heartbeats move the log of an idle one."""

@@ -12,11 +12,15 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import pymysql
+
 from headwater.errors import Retry, SourceError
-from headwater.source.mysql.ask import query
+from headwater.source.mysql.ask import place_of, query
 from headwater.source.mysql.position import Position
+from headwater.source.mysql.refusals import translate
 from headwater.source.mysql.server import log_status
 from headwater.source.mysql.session import Endpoint, Session, is_mariadb
+from headwater.source.mysql.xa import ends_prepared
 
 POLL_S = 0.002
 POLL_MOST_S = 0.1
@@ -31,7 +35,11 @@ RUNNING = """
 SELECT t.trx_id, t.trx_mysql_thread_id, coalesce(p.command, ''), t.trx_rows_modified > 0
 FROM information_schema.innodb_trx t LEFT JOIN information_schema.processlist p ON p.id = t.trx_mysql_thread_id
 """
-COMMITTING_XA = "SELECT count(*) FROM information_schema.processlist WHERE info LIKE 'XA%' AND id <> CONNECTION_ID()"
+STATEMENTS = """
+SELECT left(info, 4096) FROM information_schema.processlist WHERE info IS NOT NULL AND id <> CONNECTION_ID()
+"""
+TRANSACTIONS = "SELECT count(*) FROM information_schema.innodb_trx"  # refused to whoever does not see all sessions
+MAY_NOT_RECOVER = 1401  # what XA RECOVER says to a user without the privilege
 PROCESSES = "SELECT id, user, host, coalesce(state, ''), time FROM information_schema.processlist WHERE "
 WHO = PROCESSES + "id = %s"
 COMMITTING = PROCESSES + "state LIKE '%semi-sync%' OR state LIKE '%commit%' OR info LIKE 'COMMIT%' ORDER BY time DESC"
@@ -44,7 +52,7 @@ class Low:
     """A place, and who was between the binlog and visibility after it was taken; it is proven once they are through."""
 
     position: Position
-    kind: str = ""  # gtid | trx; empty: nobody was
+    kind: str = ""  # gtid | trx | xa; empty: nobody was
     between: frozenset[str] = frozenset()
 
     def ticket(self) -> str:
@@ -63,7 +71,10 @@ def binlog_end(session: Session, shift: int = 0, *, gtids: bool = False) -> Posi
 
 
 def snapshot_place(session: Session, shift: int = 0) -> Position:
-    """MariaDB: the place that the session's consistent snapshot shows exactly."""
+    """MariaDB: the place that the session's consistent snapshot shows exactly, but for prepared transactions.
+
+    Their commits are in the binlog, and before the place, for a moment before they are visible.
+    """
     found = {k.lower(): v for k, v in query(session, "SHOW STATUS LIKE 'binlog_snapshot_%'")}
     return Position.of(found["binlog_snapshot_file"], int(found["binlog_snapshot_position"]), shift)
 
@@ -74,7 +85,7 @@ def take_low(endpoint: Endpoint, session: Session, shift: int = 0) -> Low:
         query(session, "START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY")
         place = snapshot_place(session, shift)
         query(session, "COMMIT")
-        return Low(place)
+        return Low(place, "xa", frozenset(prepared(session)))
     ((mode,),) = query(session, "SELECT @@global.gtid_mode")
     position = binlog_end(session, shift)  # before the question who is between
     if mode == "ON":
@@ -86,7 +97,10 @@ def between(session: Session, low: Low) -> dict[str, int]:
     """Those who are still between the binlog and visibility, with the session of each (0: unknown)."""
     if not low.between:
         return {}
-    now = owned(session) if low.kind == "gtid" else _running(session)
+    if low.kind == "xa":
+        now = dict.fromkeys(prepared(session) if _may_end_prepared(session) else (), 0)
+    else:
+        now = owned(session) if low.kind == "gtid" else _running(session)
     return {name: thread for name, thread in now.items() if name in low.between}
 
 
@@ -99,7 +113,8 @@ def prove_low(endpoint: Endpoint, session: Session, shift: int, timeout_s: float
             "source.lock_timeout",
             f"{endpoint.place}: a commit is in the binlog and not visible for {timeout_s:.0f} s: "
             + "; ".join(words(session, left)),
-            "Wait; it is tried again. If it lasts, look at the replicas that a semi-synchronous commit waits for.",
+            "Wait; it is tried again. If it lasts, look at the replicas that a semi-synchronous commit waits for"
+            + ("; or GRANT PROCESS ON *.* to the connection's user, if it lacks it." if low.kind == "xa" else "."),
             Retry.AUTO,
         )
     return low.position
@@ -134,6 +149,29 @@ def committing(session: Session) -> list[str]:
 
 def _who(thread: int, user: str, host: str, state: str, age: int) -> str:
     return f"{user}@{host} (connection {thread}), {state or 'no state'}, {age} s"
+
+
+def prepared(session: Session) -> list[str]:
+    """The prepared transactions, as far as this user may see them: MySQL wants XA_RECOVER_ADMIN for that."""
+    try:
+        with session.cursor() as cursor:
+            cursor.execute("XA RECOVER")
+            return [str(row[3]) for row in cursor.fetchall()]
+    except (pymysql.Error, OSError) as e:
+        if e.args[:1] == (MAY_NOT_RECOVER,):
+            return []
+        raise translate(place_of(session), e) from e
+
+
+def _may_end_prepared(session: Session) -> bool:
+    """Whether a session may be committing a prepared transaction: one does, or this user does not see them all."""
+    try:
+        query(session, TRANSACTIONS)
+    except SourceError as e:
+        if e.code != "source.privilege":
+            raise
+        return True
+    return any(ends_prepared(text) for (text,) in query(session, STATEMENTS))
 
 
 def owned(session: Session) -> dict[str, int]:
@@ -178,7 +216,7 @@ def _names(session: Session, me: int) -> frozenset[str] | None:
     found = query(session, RUNNING)
     if all(thread != me for _, thread, _, _ in found):
         return None
-    committing_xa = bool(query(session, COMMITTING_XA)[0][0])
+    committing_xa = _may_end_prepared(session)
     return frozenset(
         str(trx)
         for trx, thread, command, wrote in found
@@ -189,4 +227,9 @@ def _names(session: Session, me: int) -> frozenset[str] | None:
 def _running(session: Session) -> dict[str, int]:
     """InnoDB's list, without those whose session has gone on meanwhile: the list may be older than the sessions'."""
     found = query(session, RUNNING)
-    return {str(trx): int(thread) for trx, thread, command, _ in found if thread == 0 or command not in ("", "Sleep")}
+    detached = any(thread == 0 for _, thread, _, _ in found) and _may_end_prepared(session)
+    return {
+        str(trx): int(thread)
+        for trx, thread, command, _ in found
+        if (detached if thread == 0 else command not in ("", "Sleep"))
+    }

@@ -9,7 +9,7 @@ from headwater.errors import SourceError
 from headwater.source.base import Standing
 from headwater.source.mysql import gtid
 from headwater.source.mysql.ask import query
-from headwater.source.mysql.dump import FILE_HEAD, Start, file_mark
+from headwater.source.mysql.dump import FILE_HEAD, LARGEST_OFFSET, Start, file_mark
 from headwater.source.mysql.gtid import Gtids, MariaGtids, MysqlGtids
 from headwater.source.mysql.position import OFFSET_BITS, Position
 from headwater.source.mysql.server import ServerFacts, describe_server, log_files, no_log
@@ -54,7 +54,7 @@ def check(endpoint: Endpoint, session: Session, position: Position, identity: di
             _check_executed(session, ours, reset("its list of transactions lacks some that we have read"))
         mark = file_mark(endpoint, position.name, min(position.offset, MARK_BYTES))
         new |= {"file": position.name, "file_mark": mark}
-        start = Start(position.name, position.offset)
+        start = Start(position.name, position.offset, from_head=facts.is_mariadb and position.offset > LARGEST_OFFSET)
     place = Position(first.base, first.file, first.digits, FILE_HEAD, shift)
     return Resumption(Standing(identity=new, life=facts.life, next_txn=0), start, place, facts)
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import struct
 import zlib
+from collections.abc import Iterator
 
 import pyarrow as pa
 
 from headwater.errors import DataError
 from headwater.source.mysql import events as ev
 
-_FIELD_END, _FIELD_SIZE, _FIELD_COMPRESSION, _FIELD_PLAIN_SIZE = 0, 1, 2, 3
+_FIELD_END, _FIELD_SIZE, _FIELD_COMPRESSION = 0, 1, 2
 _ZSTD, _NONE = 0, 255
 _TABLE_ID_BYTES, _FLAG_BYTES = 6, 2
 
@@ -33,8 +34,8 @@ def damaged(what: str) -> DataError:
     )
 
 
-def unpack_payload(event: bytes) -> list[bytes]:
-    """The events of a MySQL transaction that was compressed as a whole."""
+def unpack_payload(event: bytes) -> Iterator[bytes]:
+    """The events of a MySQL transaction that was compressed as a whole, one by one: it may inflate to any size."""
     at, fields = ev.HEADER_BYTES, {}
     while True:
         kind, at = lenenc(event, at)
@@ -43,22 +44,27 @@ def unpack_payload(event: bytes) -> list[bytes]:
         length, at = lenenc(event, at)
         fields[kind] = lenenc(event, at)[0]
         at += length
-    packed = event[at : at + fields.get(_FIELD_SIZE, len(event))]
+    packed = pa.py_buffer(event).slice(at, min(len(event) - at, fields.get(_FIELD_SIZE, len(event))))
     compression = fields.get(_FIELD_COMPRESSION, _NONE)
-    if compression == _ZSTD:
-        plain = pa.Codec("zstd").decompress(packed, fields[_FIELD_PLAIN_SIZE], asbytes=True)
-    elif compression == _NONE:
-        plain = packed
-    else:
+    if compression not in (_ZSTD, _NONE):
         raise damaged(f"a transaction is compressed in an unknown way ({compression})")
-    found, at = [], 0
-    while at < len(plain):
-        size = int.from_bytes(plain[at + ev.SIZE : at + ev.SIZE + 4], "little")
-        if size < ev.HEADER_BYTES or at + size > len(plain):
+    plain = pa.BufferReader(packed)
+    if compression == _ZSTD:
+        plain = pa.CompressedInputStream(plain, "zstd")
+    while head := _read(plain, ev.HEADER_BYTES):
+        size = int.from_bytes(head[ev.SIZE : ev.SIZE + 4], "little") - ev.HEADER_BYTES
+        body = _read(plain, size) if size > 0 else b""
+        if len(head) < ev.HEADER_BYTES or size < 0 or len(body) < size:
             raise damaged("a compressed transaction ends inside an event")
-        found.append(plain[at : at + size])
-        at += size
-    return found
+        yield head + body
+
+
+def _read(plain: pa.NativeFile, size: int) -> bytes:
+    """So many bytes, or what is left of the stream."""
+    try:
+        return bytes(plain.read(size))
+    except OSError as e:
+        raise damaged(f"a compressed transaction cannot be inflated ({e})") from e
 
 
 def unpack_event(event: bytes) -> bytes:

@@ -14,6 +14,10 @@ from headwater.source.mysql.unpack import damaged
 
 _XID = re.compile(r"XA\s+(START|END|COMMIT|ROLLBACK)\s+X'([0-9a-f]*)',X'([0-9a-f]*)',(-?\d+)", re.I)
 _LENGTH_BYTES = 4
+# what may stand before a statement's verb and between its words; what is inside /*! … */ is carried out
+_BLANK = re.compile(r"/\*(?!M?!).*?\*/|--(?=\s).*?$|\#.*?$", re.S | re.M)
+_CARRIED_OUT = re.compile(r"/\*M?!\d*|\*/")
+_ENDS = re.compile(r"\s*XA\s+(COMMIT|ROLLBACK)\b", re.I)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +41,12 @@ def name_of_statement(text: str) -> str:
     if m is None:
         raise damaged("an XA statement has no transaction id")
     return _name(int(m[4]), bytes.fromhex(m[2]), bytes.fromhex(m[3]))
+
+
+def ends_prepared(text: str) -> bool:
+    """Whether a statement, as somebody wrote it, may end a prepared transaction; it may if a comment hides its verb."""
+    plain = _CARRIED_OUT.sub(" ", _BLANK.sub(" ", text))
+    return bool(_ENDS.match(plain)) or plain.lstrip().startswith("/*")
 
 
 def name_of_gtid(event: bytes) -> str:
