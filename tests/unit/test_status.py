@@ -55,7 +55,7 @@ class Serving:
         return Lag(4096, 1.5)
 
     def log_end(self, connection_id: int) -> LogEnd | None:
-        return LogEnd("0/FF", 0, 1000, 5000)
+        return LogEnd("0/FF", 0, 1000, 5000, "commits there wait for us")
 
     def overlay(self, relation_id: int) -> int | None:
         return 7
@@ -206,6 +206,7 @@ def test_without_a_server_nothing_runs_and_the_lag_is_the_silence(home: Home) ->
     x = status_of(home, Serving()).connections[0]
     assert x.state == "running"
     assert (x.lag_s, x.lag_bytes, x.slot_bytes, x.slot_limit_bytes) == (1.5, 4096, 1000, 5000)
+    assert x.note == "commits there wait for us"
     with home.meta.write() as c:
         c.execute(sa.update(meta_tables.connection).values(position_at=time.time() - 100))
     for state, shown in ((ConnectionState.RUNNING, "defined"), (ConnectionState.FAILED, "failed")):

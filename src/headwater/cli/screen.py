@@ -122,7 +122,7 @@ def notes(found: Sequence[TableStatus] | Sequence[ConnectionStatus] | Sequence[J
             names.setdefault(("error", x.error, way_out(x)), []).append(x.name)
         elif x.waiting_for:
             names.setdefault(("waits", x.waiting_for), []).append(x.name)
-        if isinstance(x, TableStatus) and x.note:
+        if not isinstance(x, JobStatus) and x.note:
             names.setdefault(("note", x.note), []).append(x.name)
     lines: list[RenderableType] = []
     for (kind, what, *more), who in names.items():

@@ -88,6 +88,7 @@ class ConnectionStatus:
 
     The upstream keeps `slot_bytes` of log for us, at most `slot_limit_bytes` (None: no limit, or unknown). `lag_s` is
     how long the upstream has been known to be ahead; while nobody can ask it, how long the changelog has not moved.
+    `note` says what may surprise though everything works.
     """
 
     name: str
@@ -99,6 +100,7 @@ class ConnectionStatus:
     slot_bytes: int | None = None
     slot_limit_bytes: int | None = None
     waiting_for: str = ""
+    note: str = ""
     code: str = ""
     error: str = ""
     hint: str = ""

@@ -115,6 +115,7 @@ def _connection(seen: _Seen, x: ConnectionInfo) -> ConnectionStatus:
         slot_limit_bytes=end.limit_bytes if end else None,
         **_told(error),
         waiting_for=seen.server.preparing(x.id) if seen.server else "",
+        note=end.notice if end else "",
     )
 
 

@@ -85,12 +85,13 @@ class Verdict:
 @dataclass(frozen=True, slots=True)
 class LogEnd:
     """Where an upstream's log ends, how many bytes of it lie behind where we are, how much of it is kept for us, and
-    how much may be; None: unknown or no limit."""
+    how much may be; None: unknown or no limit. `notice` says what may surprise though everything works."""
 
     position: str
     behind_bytes: int = 0
     kept_bytes: int | None = None
     limit_bytes: int | None = None
+    notice: str = ""
 
 
 class Upstream(Protocol):

@@ -119,14 +119,22 @@ LOG_END = """
 SELECT pg_current_wal_flush_lsn()::text,
        (SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn)::bigint FROM pg_replication_slots
         WHERE slot_name = %s),
-       (SELECT nullif(setting::bigint, -1) * 1048576 FROM pg_settings WHERE name = 'max_slot_wal_keep_size')
+       (SELECT nullif(setting::bigint, -1) * 1048576 FROM pg_settings WHERE name = 'max_slot_wal_keep_size'),
+       (SELECT r.sync_state::text FROM pg_replication_slots s JOIN pg_stat_replication r ON r.pid = s.active_pid
+        WHERE s.slot_name = %s)
 """
+SYNCHRONOUS = ("sync", "quorum", "potential")  # 'potential' becomes one of the others when a standby leaves
+SYNCHRONOUS_NOTICE = (
+    "the upstream takes our reader for a synchronous standby, so that its commits wait for us: name its standbys in "
+    "synchronous_standby_names instead of '*'"
+)
 
 
 def log_end(session: Session, name: str, since: str) -> LogEnd:
     """Where the log ends, how far that is from a position, and how much of it the slot keeps and may keep."""
-    position, kept, limit = query(session, LOG_END, (name,))[0]
-    return LogEnd(position, max(0, lsn_to_int(position) - lsn_to_int(since)), kept, limit)
+    position, kept, limit, sync_state = query(session, LOG_END, (name, name))[0]
+    notice = SYNCHRONOUS_NOTICE if sync_state in SYNCHRONOUS else ""
+    return LogEnd(position, max(0, lsn_to_int(position) - lsn_to_int(since)), kept, limit, notice)
 
 
 def drop_slot(session: Session, name: str, *, timeout_s: float = FREE_TIMEOUT_S) -> None:

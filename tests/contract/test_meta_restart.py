@@ -1,0 +1,88 @@
+"""Meta on PostgreSQL goes away and comes back: every loop of the server waits for it and goes on."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from headwater.demo.embedded import EmbeddedPostgres
+from headwater.engine import failures
+from headwater.engine.clean import Cleaner
+from headwater.engine.home import Home
+from headwater.engine.pulse import Pulse
+from headwater.engine.server import Server, _Loop
+from headwater.errors import MachineError
+from headwater.meta import connections, epochs, lease
+from headwater.meta.store import Meta
+from headwater.relation.overlay import Overlays
+from headwater.storage import Storage
+from support.wait import wait_for
+
+
+@pytest.fixture(scope="module")
+def database() -> Iterator[EmbeddedPostgres]:
+    """A server of its own: it is crashed."""
+    with EmbeddedPostgres(18) as server:
+        yield server
+
+
+@pytest.fixture
+def home(database: EmbeddedPostgres, tmp_path: Path) -> Iterator[Home]:
+    opened = Home(tmp_path, Storage(tmp_path), Meta(database.dsn()))
+    yield opened
+    opened.meta.close()
+
+
+def test_every_loop_goes_on_when_meta_is_back(
+    database: EmbeddedPostgres, home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(failures, "LAST_S", 1.0)
+    with home.meta.write() as c:
+        id = connections.add(c, name="pg", type="postgres-cdc", options={}, secret=None, position="0/10")
+        held = lease.take(c, "server", "me")
+    assert held is not None
+    server = Server(home)
+    server._held = held
+    cleaner = Cleaner(home, held, Overlays(home.storage, home.meta))
+    rounds = dict.fromkeys(("epochs", "covers", "rates", "clean"), 0)
+    works = {"epochs": server._publish, "covers": server._cover, "rates": Pulse(home).look, "clean": cleaner.clean}
+
+    def counting(name: str) -> None:
+        works[name]()
+        rounds[name] += 1
+
+    threads = []
+    for name in works:
+        loop = _Loop(name, lambda name=name: counting(name), 0.01)  # type: ignore[misc]
+        threads.append(threading.Thread(target=server._repeat, args=(loop,)))
+        threads[-1].start()
+    try:
+        wait_for(lambda: all(rounds.values()), "every loop has been round once")
+        database.crash()
+        wait_for(lambda: {job for job, _ in home.live.failures.of()} == set(works), "every loop says so")
+        assert {e.code for _, e in home.live.failures.of()} == {"meta.unreachable"}
+        database.start()
+        before = dict(rounds)
+        wait_for(lambda: all(rounds[n] > before[n] for n in rounds), "every loop goes on")
+        wait_for(lambda: not home.live.failures.of(), "nothing fails any more")
+        with home.meta.write() as c:
+            connections.advance(c, id, "0/20")
+            assert epochs.newest(c) is not None
+    finally:
+        server._stopping.set()
+        for thread in threads:
+            thread.join(30)
+    assert server.failure is None
+
+
+def test_a_transaction_that_meta_interrupts_is_one_of_our_errors(database: EmbeddedPostgres, home: Home) -> None:
+    with pytest.raises(MachineError) as e, home.meta.write() as c:
+        lease.take(c, "x", "me")
+        database.restart()
+        lease.take(c, "y", "me")
+    assert (e.value.code, e.value.retry) == ("meta.unreachable", "auto")
+    with home.meta.write() as c:
+        assert lease.take(c, "x", "other") is not None, "nothing of it was stored"
