@@ -109,6 +109,7 @@ class Headwater:
             definitions.apply()
             if (cause := definitions.cause()) is not None and self._is_empty():
                 raise cause
+            definitions.tell()
             if until:
                 self._watch(progress, self._has_reached_end)
                 if fold:

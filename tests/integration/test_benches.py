@@ -70,13 +70,10 @@ def worker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[subprocess.Pope
         process.wait(60)
 
 
-def parameters() -> Iterator[object]:
-    for path in sorted(BENCH.glob("*.py")):
-        if path.stem not in SHARED:
-            yield pytest.param(path.stem, marks=[pytest.mark.soak] if path.stem in LONG else [])
+NAMES = [path.stem for path in sorted(BENCH.glob("*.py")) if path.stem not in SHARED]
 
 
-@pytest.mark.parametrize("name", parameters())
+@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.soak] if n in LONG else []) for n in NAMES])
 def test_a_benchmark_runs(name: str, worker: subprocess.Popen[str]) -> None:
     needed = NEEDS.get(name)
     if needed is not None and importlib.util.find_spec(needed) is None:

@@ -50,6 +50,7 @@ def test_one_missing_table_keeps_no_other_away() -> None:
     home = Home(t1=MISSING)
     definitions = home.definitions(SHOP + TABLES)
     definitions.apply()
+    definitions.tell()
     assert home.done == ["shop", "t0", "t2"]
     assert message(definitions).splitlines() == [
         "1 of 4 statements was not carried out:",
@@ -57,8 +58,8 @@ def test_one_missing_table_keeps_no_other_away() -> None:
         "  → Write TABLE 'public.t2'.",
     ]
     assert home.said == [
-        "line 3: the database d has no table public.t1 (table.missing); everything else goes on",
         "line 4: look out",
+        "line 3: the database d has no table public.t1 (table.missing); everything else goes on",
     ]
 
 
@@ -78,7 +79,8 @@ def test_what_needs_a_refused_connection_is_not_tried_nor_told_again() -> None:
     definitions.apply()
     assert (home.tried, home.done) == (["shop", "u"], ["u"])
     assert "the same holds for line 2, line 3, line 4: they need that connection" in message(definitions)
-    assert len(home.said) == 1
+    definitions.tell()
+    assert home.said == ["line 1: wrong password (source.authentication); everything else goes on"]
 
 
 def test_a_silent_upstream_is_asked_once_and_tried_again_until_it_answers(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -87,6 +89,7 @@ def test_a_silent_upstream_is_asked_once_and_tried_again_until_it_answers(monkey
     home = Home(t0=AWAY)
     definitions = home.definitions(TABLES)
     definitions.apply()
+    definitions.tell()
     assert home.tried == ["t0"] and len(definitions.refused) == 3
     definitions.apply_if_due()
     assert home.tried == ["t0"], "not before its time"

@@ -11,8 +11,10 @@ import pytest
 import headwater
 from headwater.cli import frame
 from headwater.cli.app import app
-from headwater.engine.home import Home, is_home
+from headwater.engine import permit, wire
+from headwater.engine.home import Home, HomeLock, is_home
 from headwater.errors import HeadwaterError
+from headwater.storage import FILES, FOLDERS
 
 READING = (
     ("status",),
@@ -88,6 +90,19 @@ def test_only_its_owner_can_read_a_home(tmp_path: Path) -> None:
         home.meta.close()
     finally:
         os.umask(before)
+
+
+def test_everything_that_a_server_puts_into_a_home_is_known(tmp_path: Path) -> None:
+    """What is not known there would be taken for somebody else's, and the directory would stay open."""
+    home = Home.open(tmp_path / "home")
+    permit.hand_over(home.path, 1)
+    lock = HomeLock(home)
+    lock.take()
+    listener = wire.serve(home.socket, lambda m: m)
+    assert {e.name for e in home.path.iterdir()} <= {*FOLDERS, *FILES}
+    listener.close()
+    lock.release()
+    home.meta.close()
 
 
 def test_an_open_home_is_closed_to_others_once_and_says_so(tmp_path: Path) -> None:

@@ -66,7 +66,7 @@ def run(
     home: Home = None,
     json: Json = False,
 ) -> None:
-    """Apply a file of definitions and keep its tables fresh until Ctrl-C."""
+    """Apply definitions and keep their tables fresh."""
     from headwater.cli.run import run as carry_out
 
     with frame.envelope("run", json, home) as reply:
@@ -104,7 +104,7 @@ def verify(
     home: Home = None,
     json: Json = False,
 ) -> None:
-    """Compare the lake with the upstream at one cut, while everything runs."""
+    """Compare the lake with the upstream at one cut."""
     from headwater.cli.verify import verify as carry_out
 
     with frame.envelope("verify", json, home) as reply:
@@ -117,7 +117,7 @@ def status(
     home: Home = None,
     json: Json = False,
 ) -> None:
-    """Show where connections and tables stand, on a terminal until Ctrl-C."""
+    """Show where connections and tables stand."""
     from headwater.cli.status import status as carry_out
 
     with frame.envelope("status", json, home) as reply:

@@ -10,6 +10,7 @@ from pathlib import Path
 from headwater import __version__
 from headwater.cli import frame, render
 from headwater.cli.sql import Printer, run_statements
+from headwater.engine.home import is_home
 from headwater.engine.remote import Answering
 from headwater.errors import HeadwaterError
 from headwater.sql.parse import complete, parse
@@ -25,6 +26,8 @@ def shell(engine: Answering, home: Path, printer: Printer, *, require_complete: 
     """Reads and runs statements until the end of the input. An error ends a statement, never the shell."""
     out, err = render.console(sys.stdout), render.console(sys.stderr)
     out.print(f"headwater {__version__} on {home}. Statements end with ; and help tells more.")
+    if not is_home(home):
+        out.print("There is no home yet; CREATE CONNECTION makes one.")
     with _history(home):
         for text in statements(input):
             if text == "help":

@@ -60,7 +60,8 @@ def is_home(path: Path) -> bool:
 def missing_home(path: Path) -> MachineError:
     """The error for a directory that is no home, with those that could be meant."""
     near = ", or ".join(f"--home {found}" for found in _homes_near(path))
-    make = f"`headwater run FILE.sql --home {path}` makes one."
+    option = "" if path == config.home_from(None) else f" --home {path}"
+    make = f"`headwater run FILE.sql{option}` makes one."
     return MachineError("home.missing", f"there is no home in {path}", f"Did you mean {near}? {make}" if near else make)
 
 

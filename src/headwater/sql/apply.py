@@ -41,12 +41,12 @@ class Definitions:
         self._waiting = steps(parse(text))
         self.refused: tuple[Refusal, ...] = ()
         self._total = len(self._waiting)
+        self._told: set[str] = set()
         self._pause_s = RETRY_FIRST_S
         self._retry_at = 0.0
 
     def apply(self) -> None:
         """Tries every step that is still waiting, in order."""
-        before = {r.step.line: r.error.message for r in self.refused}
         refused: list[Refusal] = []
         away: dict[str, HeadwaterError] = {}  # connections that cannot be used now, and why
         for step in self._waiting:
@@ -54,8 +54,6 @@ class Definitions:
             if refusal is None:
                 continue
             refused.append(refusal)
-            if not refusal.needs and before.get(step.line) != refusal.error.message:
-                self._say(f"{step.place}: {_first(refusal.error)}; everything else goes on")
         self.refused = tuple(refused)
         self._waiting = [r.step for r in refused]
         self._retry_at = time.monotonic() + self._pause_s
@@ -65,6 +63,15 @@ class Definitions:
         """Tries again what passes by itself (an upstream that does not answer), ever more seldom."""
         if any(r.error.retry is Retry.AUTO for r in self.refused) and time.monotonic() >= self._retry_at:
             self.apply()
+            self.tell()
+
+    def tell(self) -> None:
+        """Says what was refused, in a line each and once: a server may run for months before its end lists it."""
+        for refusal in self.refused:
+            text = f"{refusal.step.place}: {_first(refusal.error)}; everything else goes on"
+            if not refusal.needs and text not in self._told:
+                self._told.add(text)
+                self._say(text)
 
     def cause(self) -> HeadwaterError | None:
         """What stands in the way of everything that was refused, if that is one thing, else `error()`."""
