@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import sqlalchemy as sa
 
 from headwater.engine import epoch
 from headwater.errors import FencedError
-from headwater.meta import epochs, lease, relations, spans
+from headwater.meta import epochs, lease, relations, spans, tables
 from headwater.model import TableState
 from headwater.source.postgres.session import int_to_lsn
 from support.commits import Commits, span
@@ -75,3 +76,19 @@ def test_a_live_table_that_reads_keys_again_stays_as_it_is_but_incomplete(b: Com
     layout = b.layout()
     assert layout is not None and not layout.complete and b.relation.state is TableState.LIVE
     assert [s.span for s in layout.spans] != [span(None, None)]
+
+
+def test_tables_of_one_block_are_opened_by_the_epoch_that_completes_the_last_of_them(b: Commits) -> None:
+    other = b.add_relation("u", [span(None, None)])
+    with b.home.meta.write() as c:
+        c.execute(sa.update(tables.relation).values(block=1))
+    first = b.relation_id
+    b.idle(50)
+    b.scan(0, [1], high=10)
+    b.scan(1, [11], high=10)
+    assert b.cover() is not None and (b.relation.state, b.relation.block) == (TableState.LIVE, 1)
+    b.relation_id = other
+    b.scan(0, [7], high=10)
+    assert b.cover() is not None and b.relation.block == 0
+    b.relation_id = first
+    assert b.relation.block == 0
