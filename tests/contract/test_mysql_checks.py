@@ -216,6 +216,21 @@ def test_logs_that_leave_out_a_database_or_what_a_replica_gets_are_refused(my_se
         assert replica.code == "source.log_incomplete" and "updates = ON" in replica.hint
 
 
+def test_a_log_that_holds_only_named_databases_is_refused_for_any_other(my_server: EmbeddedServer) -> None:
+    with type(my_server)({"binlog_do_db": "kept"}, database="hidden") as other:
+        hidden = MyDatabase(other, "hidden")
+        hidden.execute("CREATE TABLE t (id INT PRIMARY KEY)")
+        with hidden.endpoint.connect() as session:
+            before = log_end(session)
+            hidden.execute("INSERT INTO t VALUES (1)")
+            assert log_end(session) == before, "the change is in no log"
+        e = refusal(hidden)
+        assert e.code == "source.log_incomplete" and "binlog_do_db" in e.message
+        assert e.hint.startswith("Add binlog_do_db = hidden to [mysqld]")
+        other.execute("CREATE DATABASE kept")
+        assert check(MyDatabase(other, "kept"))
+
+
 def _check_process_is_needed_without_gtids(database: MyDatabase) -> None:
     database.execute("CREATE USER reader@'127.0.0.1' IDENTIFIED BY 'reader'")
     database.execute(f"GRANT SELECT ON `{database.name}`.* TO reader@'127.0.0.1'")

@@ -95,7 +95,6 @@ def kill_along(chain: tuple[str, ...], upstream: Upstream, lake: Lake, seed: int
         await_equal(lake.verify)
         check_invariant(*lake.remote().sql(QUERY)[0].rows.to_pylist()[0].values())
         assert not writer.errors
-    await_equal(lake.verify)
     lake.stop()
     _no_orphans(lake)
 

@@ -8,20 +8,24 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import psutil
+import psycopg
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 import headwater
 from headwater.engine import scanner
-from headwater.meta import epochs, relations
+from headwater.meta import epochs, relations, spans
 from headwater.model import Layout
 from support.history import Key
 from support.lake import definitions
 from support.naive import TRUNCATES, Writers, changes_of, keep_history, state_at
 from support.relation import inside
+from support.wait import wait_for
 
 KEYS = 1600
 ROWS_PER_SPAN = 200
+AHEAD = 2  # scans that see more than the changelog holds
 
 
 @dataclass(frozen=True)
@@ -44,7 +48,7 @@ class Steps:
     """Lets one more scan begin for each time that the table was looked at, and cuts scans into small pieces."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self._allowed = threading.Semaphore(2)
+        self._allowed = threading.Semaphore(0)
         job_for = scanner.job_for
 
         def small(*arguments: Any) -> Any:
@@ -73,7 +77,7 @@ def test_a_filling_table_is_at_every_epoch_the_upstream_at_that_cut(
         try:
             hw.sql(definitions(database, ()))
             hw.sql(f"CREATE TABLE t FROM CONNECTION pg WITH (backfill.rows_per_span = {ROWS_PER_SPAN});")
-            queried = query_until_live(hw, steps, writers)
+            queried = query_until_live(hw, database, steps, writers)
         finally:
             writers.stop()
         seen = [*queried, *each_cover(hw)]
@@ -85,18 +89,57 @@ def test_a_filling_table_is_at_every_epoch_the_upstream_at_that_cut(
         assert o.rows == expected, f"epoch {o.epoch} at {o.position}, seed {seed}"
 
 
-def query_until_live(hw: Any, steps: Steps, writers: Writers) -> list[Observed]:
+def query_until_live(hw: Any, database: Any, steps: Steps, writers: Writers) -> list[Observed]:
     """What queries get while the table is filled, and once more."""
     seen: list[Observed] = []
     while not seen or not seen[-1].layout.complete:
         with hw._read().pinned({"t"}) as pinned:
             (shown,) = pinned.seen
-            if shown.layout is not None and shown.layout.spans:
-                found = rows(pinned.session.table("t"))
-                seen.append(Observed(pinned.epoch.id, pinned.epoch.cuts[0].position, shown.layout, found))
-                steps.one_more()
-                writers.truncates = TRUNCATES if len(seen) > 3 else 0.0
+            if shown.layout is None or not shown.layout.spans:
+                continue
+            found = rows(pinned.session.table("t"))
+            seen.append(Observed(pinned.epoch.id, pinned.epoch.cuts[0].position, shown.layout, found))
+        if len(seen) <= AHEAD:
+            scan_ahead(hw, database, steps)
+        else:
+            steps.one_more()
+            writers.truncates = TRUNCATES
     return seen
+
+
+def scan_ahead(hw: Any, database: Any, steps: Steps) -> None:
+    """A scan that sees what the changelog does not hold yet: it may not be shown before the changelog does."""
+    with hw._home.meta.read() as c:
+        relation = relations.find(c, "t")
+        assert relation is not None
+    captures = [psutil.Process(pid) for pid in hw._server.supervisor.pids()]
+    for capture in captures:
+        capture.suspend()
+    try:
+        change_every_row(database)
+        before = rows_read(hw, relation.id)
+        steps.one_more()
+        wait_for(lambda: rows_read(hw, relation.id) > before, "a span is scanned")
+        hw._server.committer.cover(relation.id)  # as the server's own loop does, too
+    finally:
+        for capture in captures:
+            capture.resume()
+
+
+def change_every_row(database: Any) -> None:
+    def changed() -> bool:
+        try:
+            database.execute("UPDATE t SET v = v + 1")
+        except psycopg.errors.DeadlockDetected:
+            return False
+        return True
+
+    wait_for(changed, "every row is changed")
+
+
+def rows_read(hw: Any, relation_id: int) -> int:
+    with hw._home.meta.read() as c:
+        return spans.rows(c, relation_id)
 
 
 def each_cover(hw: Any) -> list[Observed]:

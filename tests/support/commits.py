@@ -108,6 +108,11 @@ class Commits:
         self.committer = Committer(self.home, self.held, passed, self._merge, self._empty)
         return self.committer
 
+    def cover(self) -> Epoch | None:
+        """A cover that does not rest because of the one before it."""
+        self.committer._rest_until.clear()
+        return self.committer.cover(self.relation_id)
+
     def log(self, changes: int, position: int, *, table: int = TABLE, txn: int = 0) -> int:
         """Publishes a segment of changes to a table, up to a position; returns its last index."""
         with self.home.meta.write() as c:

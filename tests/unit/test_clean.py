@@ -12,7 +12,8 @@ from headwater import config
 from headwater.changelog import retention
 from headwater.engine import claims
 from headwater.engine.clean import Cleaner
-from headwater.meta import connections, epochs, relations, segments, tables
+from headwater.errors import FencedError
+from headwater.meta import connections, epochs, lease, relations, segments, tables
 from headwater.model import TableState
 from headwater.relation.overlay import Overlays
 from support.commits import Commits, span
@@ -85,11 +86,14 @@ def test_only_segments_that_end_at_or_before_what_is_needed_expire(
         with b.home.meta.read() as c:
             return [s.first_index for s in segments.in_range(c, b.connection_id, 0, 100)]
 
+    for first in (1, 5, 9):
+        (b.home.path / f"s{first}").touch()
     assert retention.expire(b.home.meta, b.home.storage, b.connection_id, needed_after=needed_after) == 0, "too young"
     gone = retention.expire(
         b.home.meta, b.home.storage, b.connection_id, needed_after=needed_after, keep_s=10, now=time.time() + 11
     )
     assert left() == kept and gone == 3 - len(kept)
+    assert [first for first in (1, 5, 9) if b.home.storage.exists(f"s{first}")] == kept
 
 
 def test_pieces_of_an_open_transaction_never_expire(tmp_path: Path) -> None:
@@ -136,3 +140,12 @@ def test_a_segment_that_a_filling_table_needs_outlives_its_retention(b: Commits)
     with b.home.meta.read() as c:
         assert [s.first_index for s in segments.in_range(c, b.connection_id, 0, 100)] == [21]
         assert connections.get(c, b.connection_id).committed_index == 23
+
+
+def test_a_cleaner_that_lost_its_lease_removes_nothing(b: Commits) -> None:
+    with b.home.meta.write() as c:
+        relations.remove(c, b.relation_id)
+        lease.take(c, "server", "another", force=True)
+    with pytest.raises(FencedError):
+        Cleaner(b.home, b.held, Overlays(b.home.storage, b.home.meta)).clean()
+    assert (b.home.path / "warehouse" / str(b.relation_id)).exists()

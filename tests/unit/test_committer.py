@@ -234,7 +234,7 @@ def test_a_base_has_one_writer_at_a_time_and_other_bases_do_not_wait_for_it(b: C
         spans.add(c, b.relation_id, [span(10, 10)], 50.0)
         info = spans.all(c, b.relation_id)[-1]
     b.scan([s.id for s in b.spans].index(info.id), [10], high=20)
-    assert b.committer.cover(b.relation_id) is None, "a cover leaves a base alone that is being folded"
+    assert b.cover() is None, "a cover leaves a base alone that is being folded"
     rewritten: list[int] = []
     assert b.committer.upkeep(b.relation_id, lambda r: rewritten.append(r.id)) is None and not rewritten
     second = threading.Thread(target=b.committer.fold, args=(b.relation_id,))
@@ -248,7 +248,7 @@ def test_a_base_has_one_writer_at_a_time_and_other_bases_do_not_wait_for_it(b: C
     for thread in (fold, second):
         thread.join(60)
     assert len(b.merged) == 1, "the second fold found nothing left to do"
-    assert b.committer.cover(b.relation_id) is not None and 10 in b.ids()
+    assert b.cover() is not None and 10 in b.ids()
 
 
 def test_upkeep_shows_what_it_committed_and_waits_for_what_was_decided_before_it(b: Commits) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from headwater.engine.layout import layout_of
 from headwater.model import Column, CoveredSpan, Layout, RelationInfo, Span, SpanInfo, SpanState
+from headwater.relation import judge
 from support.commits import INT, TEXT, span
 from support.relation import relation_of
 
@@ -59,3 +60,20 @@ def test_a_settled_span_and_at_least_once_ask_no_scan(delivery: str, saw: tuple[
     found = layout_of(relation(delivery=delivery), parts, True)
     assert found.spans[0].saw == saw and found.spans[-1].saw == ()
     assert found.settled is (delivery == "at-least-once")
+
+
+@pytest.mark.parametrize(
+    ("delivery", "log_index", "complete", "settled"),
+    [
+        ("exactly-once", 3, True, True),
+        ("exactly-once", 3, False, False),
+        ("at-least-once", 3, True, False),  # the base may hold changes up to its cover
+        ("at-least-once", 4, True, True),
+        ("at-least-once", 4, False, False),
+    ],
+)
+def test_netted_changes_outlive_a_reader_only_where_the_base_can_hold_none_of_them(
+    delivery: str, log_index: int, complete: bool, settled: bool
+) -> None:
+    layout = Layout(1, 9, (CoveredSpan(span(None, None), log_index, 4),), complete)
+    assert judge.settled(relation(delivery=delivery), layout) is settled
