@@ -6,7 +6,8 @@ import re
 from dataclasses import dataclass
 from enum import Enum
 
-from headwater.source.mysql.statement import ANSI_QUOTES, MSSQL, NO_BACKSLASH_ESCAPES, REPLACEMENT, Statement
+from headwater.source.mysql.codepoints import REPLACEMENT
+from headwater.source.mysql.statement import ANSI_QUOTES, MSSQL, NO_BACKSLASH_ESCAPES, Statement
 
 _BLANK = re.compile(r"[\s\x00-\x20]+")
 _LINE = re.compile(r"(?:#|--(?=[\s\x00-\x20]|$))[^\n]*")

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from headwater.source.mysql import events as ev
 from headwater.source.mysql.charsets import charset_of
+from headwater.source.mysql.codepoints import REPLACEMENT, knows, read_text
 
 # bits of sql_mode
 ANSI_QUOTES = 1 << 2
@@ -25,26 +26,7 @@ _FLAGS, _MODE, _CATALOG, _INCREMENT, _CHARSET, _ZONE, _CATALOG_NZ = 0, 1, 2, 3, 
 _NAMES, _CHARSET_OF_DATABASE, _MULTI_UPDATE, _INVOKER, _DATABASES = 7, 8, 9, 11, 12
 _SIZES = {_FLAGS: 4, _MODE: 8, _INCREMENT: 4, _CHARSET: 6, _NAMES: 2, _CHARSET_OF_DATABASE: 2, _MULTI_UPDATE: 8}
 _TOO_MANY = 254  # databases to list
-# What Python calls the charsets that a client may have, where the names differ.
-_CODECS = {
-    **dict.fromkeys(("utf8mb4", "utf8mb3", "binary", ""), "utf-8"),
-    "latin1": "cp1252",
-    "latin2": "iso8859_2",
-    "latin5": "iso8859_9",
-    "latin7": "iso8859_13",
-    "greek": "iso8859_7",
-    "hebrew": "iso8859_8",
-    "koi8r": "koi8_r",
-    "koi8u": "koi8_u",
-    "tis620": "tis_620",
-    "macroman": "mac_roman",
-    "macce": "mac_latin2",
-    "sjis": "shift_jis",
-    "ujis": "euc_jp",
-    "eucjpms": "euc_jp",
-    "euckr": "euc_kr",
-}
-REPLACEMENT = "\ufffd"  # a byte that is no character: whoever meets it in a name cannot tell the name
+_PLAIN = "utf8mb4"  # of names that come in bytes, or without a charset
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +57,7 @@ def read_statement(message: bytes, mariadb: bool) -> Statement:
     at += size
     schema, text = body[at : at + schema_size], body[at + schema_size + 1 :]
     return Statement(
-        text=_decoded(text, charset_of(int.from_bytes(variables.get(_CHARSET, b"")[:2], "little"))),
+        text=_decoded(text, variables.get(_CHARSET, b"")[:2]),
         schema=schema.decode("utf-8", "replace"),
         mode=int.from_bytes(variables.get(_MODE, b""), "little"),
         mariadb=mariadb,
@@ -123,11 +105,12 @@ def _databases(told: bytes) -> frozenset[str] | None:
     return frozenset(n.decode("utf-8", "replace") for n in names) if all(names) else None
 
 
-def _decoded(text: bytes, charset: str) -> str:
+def _decoded(text: bytes, collation: bytes) -> str:
+    """The text of a client with this collation; what we cannot tell is `REPLACEMENT`, verbs and keywords never are."""
     if text.isascii():
         return text.decode("ascii")
-    try:
-        return text.decode(_CODECS.get(charset, charset))
-    except (LookupError, UnicodeDecodeError):
-        # What is ASCII can be told: verbs and keywords.
-        return "".join(chr(b) if b < 0x80 else REPLACEMENT for b in text)
+    charset = charset_of(int.from_bytes(collation, "little")) if collation else _PLAIN
+    charset = _PLAIN if charset == "binary" else charset
+    if knows(charset):
+        return read_text(text, charset)
+    return "".join(chr(b) if b < 0x80 else REPLACEMENT for b in text)
