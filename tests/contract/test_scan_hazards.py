@@ -311,8 +311,9 @@ def test_operators_of_an_extension_compare_its_keys(database: Any, tmp_path: Pat
 
 
 def test_a_widened_column_is_read_as_it_is_now(database: Any, tmp_path: Path) -> None:
-    database.execute("CREATE TABLE t (id int PRIMARY KEY, v int, w text)")
-    database.execute("INSERT INTO t VALUES (1, 5, 'x')")
+    database.execute("CREATE TABLE t (id int PRIMARY KEY, v varchar(3), w text)")
+    database.execute("INSERT INTO t VALUES (1, 'abc', 'x')")
     table = bench(database, tmp_path, "t")
-    database.execute("ALTER TABLE t ALTER COLUMN v TYPE bigint, ADD COLUMN extra int DEFAULT 3")
-    assert table.scan_all([Span(None, None)]) == [{"id": 1, "v": 5, "w": "x"}]
+    database.execute("ALTER TABLE t ALTER COLUMN v TYPE varchar(10), ADD COLUMN extra int DEFAULT 3")
+    database.execute("UPDATE t SET v = 'abcdef'")
+    assert table.scan_all([Span(None, None)]) == [{"id": 1, "v": "abcdef", "w": "x"}]
