@@ -97,6 +97,8 @@ def mysql() -> Iterator[EmbeddedMySQL]:
     try:
         EmbeddedMySQL.find()
     except MachineError as e:
+        if os.environ.get("HEADWATER_REQUIRE_MYSQL"):
+            pytest.fail(f"MySQL must be tested here: {e.message}. {e.hint}")
         _not_tested.append(f"{e.message}. {e.hint}")
         pytest.skip(f"MySQL was not tested: {e.message}")
     with EmbeddedMySQL() as server:

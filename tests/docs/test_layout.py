@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 import re
 import subprocess
 import tokenize
@@ -127,6 +128,17 @@ def test_nothing_in_the_tree_names_a_machine() -> None:
             continue
         found += [f"{name}: {m.group()}" for m in own_home.finditer(text)]
     assert found == []
+
+
+@pytest.mark.parametrize(("user", "status"), [("0", 2), ("1000", 0)])
+def test_a_mysql_that_cannot_be_set_up_fails_the_run_of_root_only(user: str, status: int, tmp_path: Path) -> None:
+    programs = {"make": '[ "$1" != setup-mysql ] || exit 2', "id": f"echo {user}", "debootstrap": "true"}
+    for name, text in programs.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
+        (tmp_path / name).chmod(0o755)
+    environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    done = subprocess.run([ROOT / ".ci" / "run"], env=environment, capture_output=True, check=False)
+    assert done.returncode == status
 
 
 def _code(path: Path) -> str:
