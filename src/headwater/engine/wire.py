@@ -25,6 +25,7 @@ from typing import Any
 import pyarrow as pa
 
 from headwater import errors
+from headwater.engine.failures import described
 from headwater.errors import HeadwaterError, MachineError, Retry, SqlError
 
 SOCKET = "server.sock"
@@ -84,7 +85,7 @@ class Listener:
             except HeadwaterError as e:
                 _send(peer, {"error": error_value(e)}, ())
             except Exception as e:  # the talk is the place where a defect must not take the server down
-                _send(peer, {"error": {"unexpected": f"{type(e).__name__}: {e}"}}, ())
+                _send(peer, {"error": _any_error(e)}, ())
             else:
                 _send(peer, {"value": reply.value}, reply.tables)
 
@@ -135,6 +136,14 @@ def error_value(error: HeadwaterError) -> dict[str, Any]:
     if isinstance(error, SqlError):
         value.update(line=error.line, column=error.column, text=error.text)
     return value
+
+
+def _any_error(error: Exception) -> dict[str, Any]:
+    """Whatever a handler raised: a Spark or a disk that is away has a code of its own, the rest is a defect."""
+    known = described(error)
+    if known.code == "job.failed":
+        return {"unexpected": f"{type(error).__name__}: {error}"}
+    return error_value(known)
 
 
 def raised(value: dict[str, Any]) -> HeadwaterError:
