@@ -11,6 +11,7 @@ import pytest
 
 from headwater.config import FOLD_AGE_S, OVERLAY_CHANGES
 from headwater.engine.folds import UNSETTLED_CHANGES, UNSETTLED_SPANS, Folds, Overlay
+from headwater.engine.guard import Guard
 from headwater.errors import DataError
 from headwater.model import CoveredSpan, Layout, TableState
 from support.commits import Commits, span
@@ -83,7 +84,7 @@ def b(tmp_path: Path) -> Commits:
 
 def folds(b: Commits) -> tuple[Folds, NoRuns]:
     reader = NoRuns()
-    return Folds(b.home, b.held, b.committer, reader), reader  # type: ignore[arg-type]
+    return Folds(b.home, b.held, b.committer, reader, Guard(b.home, b.held)), reader  # type: ignore[arg-type]
 
 
 def test_a_complete_table_is_settled_by_one_fold_and_then_left_alone(b: Commits) -> None:

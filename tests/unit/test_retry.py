@@ -8,6 +8,7 @@ import pytest
 import sqlalchemy as sa
 
 from headwater.changelog import writer as writer_module
+from headwater.errors import MachineError
 from headwater.meta import segments
 from support.log import Log
 from support.messages import begin, commit, inbox, keepalive, relation, row
@@ -50,7 +51,7 @@ def test_a_batch_that_is_written_again_is_the_same_batch_to_the_byte(
         for fail[0] in (True, False):
             data = inbox(list(batch)).arrays()
             if fail[0]:
-                with pytest.raises(sa.exc.OperationalError):
+                with pytest.raises(MachineError):
                     retried.writer.write(*data)
             else:
                 retried.writer.write(*data)
