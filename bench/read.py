@@ -125,7 +125,7 @@ def measure(home: Path, count: int, rounds: int, most: int) -> None:
     session, storage = start(home), Storage(home)
     made = Made(count, most + SPARE)
     plain = RelationInfo(
-        1, "orders", 1, "public", "orders", 1, COLUMNS, KEY, {}, TableState.LIVE, None, "warehouse/orders", 0, 0
+        1, "orders", 1, "public", "orders", 1, COLUMNS, KEY, {}, TableState.LIVE, None, "warehouse/orders", -1, 0
     )
     base.create(session, storage, plain)
     version = fill(storage, plain, count)

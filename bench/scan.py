@@ -74,7 +74,7 @@ class Race:
             state=TableState.FILLING,
             error=None,
             base_path=name,
-            base_version=0,
+            base_version=-1,  # not made yet
             begin_index=0,
         )
         base.create(self.session, Storage(self.home), relation)

@@ -163,6 +163,7 @@ class Headwater:
         other = None if self._server else remote.find(self.home)
         if other is not None:
             return other.verify(table)
+        home = self._home
         if self._server is None:
             raise MachineError(
                 "server.none",
@@ -171,7 +172,7 @@ class Headwater:
             )
         from headwater.check.tables import verify_tables
 
-        return verify_tables(self._home, self._read(), table)
+        return verify_tables(home, self._read(), table)
 
     def status(self) -> Status:
         """Where the home stands, from meta alone."""

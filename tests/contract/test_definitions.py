@@ -14,6 +14,7 @@ from rich.console import Console
 
 import headwater
 from headwater.cli import render
+from headwater.engine.home import is_home
 from headwater.engine.results import Result
 from headwater.errors import HeadwaterError
 
@@ -59,6 +60,8 @@ class Home:
         return caught.value
 
     def names(self, kind: str) -> list[str]:
+        if not is_home(self.path):  # what was refused did not even make one
+            return []
         (result,) = self.sql(f"SHOW {kind}")
         assert result.rows is not None
         return [str(v) for v in result.rows.column("name").to_pylist()]
