@@ -19,7 +19,7 @@ from headwater import config
 from headwater.engine import clean, upkeep
 from headwater.meta import merged, relations, tables
 from headwater.model import Bound, Span
-from headwater.relation import rewrite
+from headwater.relation import commits, rewrite
 from headwater.relation.upkeep import Rewrite, Way
 from headwater.storage import Storage
 from support.lake import assert_equal, definitions
@@ -120,7 +120,7 @@ def test_a_rewritten_base_is_in_key_order_and_holds_the_same_rows(spark: SparkSe
     inside = [r for r in ranges if r[0] is not None and r[1] is not None and r[0] >= 100 and r[1] < 250]
     assert len(inside) == 1, f"one file holds the range: {ranges}"
     rewrite.checkpoint(lake.storage, lake.relation)
-    assert rewrite.last_checkpoint(lake.storage, lake.relation) == lake.version
+    assert commits.last_checkpoint(lake.storage, lake.relation.base_path) == lake.version
     shutil.copytree(lake.storage.url(lake.relation.base_path), tmp_path / "copy")  # Spark has not seen it before
     copied = spark.read.format("delta").load(str(tmp_path / "copy"))
     assert copied.count() == len(h.states[index]), "a checkpoint of delta-rs keeps the marks that Spark made"

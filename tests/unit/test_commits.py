@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,11 +14,11 @@ from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.transaction import AddAction
 
 from headwater import storage as storage_module
-from headwater.engine.committer import FOLD
+from headwater.engine.committer import FOLD, UPKEEP
 from headwater.errors import DataError
 from headwater.meta import connections, intents, relations, settle, spans, tables
 from headwater.model import Epoch
-from headwater.relation import base, commits
+from headwater.relation import base, commits, rewrite
 from headwater.storage import Storage
 from support.based import Based
 
@@ -236,6 +237,45 @@ def test_what_is_synced_depends_on_the_commit_and_not_on_the_base(based: Based, 
     assert new and {p for p in synced if p.suffix == ".parquet"} == new
     assert based.log_entry(based.relation.base_version) in synced
     assert {based.log_entry(0).parent, based.home.path / based.relation.base_path} <= set(synced)
+
+
+def test_a_checkpoint_is_synced_and_the_log_before_it_goes_when_it_is_old(based: Based, synced: list[Path]) -> None:
+    based.fill()
+    for _ in range(3):
+        based.change()
+        based.committer.fold(based.id)
+    storage, path, version = based.home.storage, based.relation.base_path, based.relation.base_version
+    based.committer.upkeep(based.id, lambda relation: rewrite.checkpoint(storage, relation), checkpoint=True)
+    log = based.log_entry(0).parent
+    assert {log / f"{version:020d}.checkpoint.parquet", log / "_last_checkpoint", log} <= set(synced)
+    now = time.time()
+    assert commits.cut(storage, path, version, now - 60) == 0, "nothing is old"
+    assert commits.cut(storage, path, version - 1, now + 60) == 0, "a version before the checkpoint is read"
+    based.change()
+    based.committer.fold(based.id)
+    assert commits.cut(storage, path, based.relation.base_version, now + 60) == version
+    assert not based.log_entry(version - 1).exists()
+    based.assert_exact()
+    assert DeltaTable(storage.url(path), version=version).version() == version
+
+
+def test_a_checkpoint_that_was_being_written_when_the_power_was_lost_is_not_read(based: Based) -> None:
+    based.fill()
+    based.change()
+    based.committer.fold(based.id)
+    storage, version = based.home.storage, based.relation.base_version
+
+    rewrite.checkpoint(storage, based.relation)
+    torn = based.log_entry(0).parent / f"{version:020d}.checkpoint.parquet"
+    torn.write_bytes(bytes(torn.stat().st_size))
+    with based.meta.write() as c:
+        intents.add(c, based.id, UPKEEP, {"checkpoint": True, "boot": "before"})
+    based.new_committer().recover()
+    assert based.intents() == []
+    based.assert_exact()
+    based.change()
+    based.committer.fold(based.id)
+    based.assert_exact()
 
 
 def test_the_name_of_a_deletion_vector_is_read_as_delta_writes_it() -> None:

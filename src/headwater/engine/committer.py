@@ -75,8 +75,10 @@ class Committer:
         """
         with self._home.meta.read() as c:
             left = intents.all(c)
-        for relation_id in {i.relation_id for i in left if i.body.get("boot") != boot() or not boot()}:
-            self._take_back(relation_id)
+        untrusted = [i for i in left if i.body.get("boot") != boot() or not boot()]
+        for relation_id in {i.relation_id for i in untrusted}:
+            torn = any(i.body.get("checkpoint") for i in untrusted if i.relation_id == relation_id)
+            self._take_back(relation_id, checkpoint=torn)
         # upkeep takes whatever version there is, so what changed the content must be recorded before it
         for intent in sorted(left, key=lambda i: (i.kind == UPKEEP, i.id)):
             if intent.kind == COVER and intent.body["again"]:
@@ -155,13 +157,14 @@ class Committer:
         relations.set_folded(c, relation_id)
         return True
 
-    def upkeep(self, relation_id: int, rewrite: Rewrite) -> Epoch | None:
+    def upkeep(self, relation_id: int, rewrite: Rewrite, *, checkpoint: bool = False) -> Epoch | None:
         """Lets `rewrite` commit to a base without changing what it holds, and shows that with a new epoch.
 
         None if it committed nothing, or if somebody else is at the base. A crash (or a failure) between its commit and
         meta is harmless: meta goes on naming the version before it, whose rows are the same and whose files are not
         vacuumed while meta names it; a cover or a fold builds on the newest version, whichever that is. The intent is
-        there so that the next start moves meta on, and so that nobody vacuums meanwhile.
+        there so that the next start moves meta on, and so that nobody vacuums meanwhile. With `checkpoint` it writes a
+        checkpoint of a version that meta has: the intent says that it may be torn.
         """
         if not self._locks[relation_id].acquire(blocking=False):
             return None
@@ -176,7 +179,7 @@ class Committer:
                 lease.check(c, self._held)
                 for left in intents.all(c, relation_id):
                     intents.done(c, left.id)  # one that could not be recorded: this one does that, too
-                intent = self._decided(c, relation_id, UPKEEP, {})
+                intent = self._decided(c, relation_id, UPKEEP, {"checkpoint": checkpoint})
             try:
                 rewrite(relation)
                 crash.here("base.upkept")
@@ -233,12 +236,13 @@ class Committer:
     def _decided(self, c: Connection, relation_id: int, kind: str, body: dict[str, Any]) -> Intent:
         return intents.add(c, relation_id, kind, {**body, "boot": boot()})
 
-    def _take_back(self, relation_id: int) -> None:
+    def _take_back(self, relation_id: int, *, checkpoint: bool) -> None:
         """The machine went down between a decision and its record: removes what may have been committed since."""
         with self._home.meta.read() as c:
             relation = relations.get_or_none(c, relation_id)
         if relation is not None and relation.base_version >= 0:
-            commits.take_back(self._home.storage, relation.base_path, relation.base_version)
+            storage, path = self._home.storage, relation.base_path
+            commits.take_back(storage, path, relation.base_version, checkpoint=checkpoint)
 
     def _finish_left_fold(self, relation_id: int) -> None:
         """Brings a fold to its end that an error kept from being recorded: nothing may be built on it before."""

@@ -20,12 +20,13 @@ from headwater.engine.home import Home
 from headwater.meta import connections, epochs, intents, lease, relations, spans
 from headwater.meta.lease import Lease
 from headwater.model import RelationInfo, SpanState, TableState
-from headwater.relation import base, rewrite
+from headwater.relation import base, commits, rewrite
 from headwater.relation.upkeep import Rewrite, checkpoint_due, due, retention_hours, vacuum_due
 
 log = logging.getLogger(__name__)
 
 LOOK_S = 60.0  # how long a base whose version has not moved is left alone; a fraction of the history if that is shorter
+LOG_KEPT_S = 24 * 3600.0  # of a base; no epoch lives that long, and a log that is never cut grows forever
 MERGES = 8  # of one connection per look: a backlog is worked off beside everything else
 
 
@@ -104,9 +105,8 @@ class Upkeep:
         way = None if relation.state is TableState.FILLING else due(files, many=config.BASE_FILES)
         if way is not None and self._rewritten(relation, way):
             return True
-        if checkpoint_due(version, rewrite.last_checkpoint(storage, relation)):
-            with self.committer.exclusive(relation.id):
-                rewrite.checkpoint(storage, relation)
+        if checkpoint_due(version, commits.last_checkpoint(storage, relation.base_path)):
+            self.committer.upkeep(relation.id, lambda current: rewrite.checkpoint(storage, current), checkpoint=True)
             return True
         return self._vacuumed(relation, sum(f.bytes for f in files))
 
@@ -141,7 +141,7 @@ class Upkeep:
         return True
 
     def _vacuumed(self, relation: RelationInfo, live_bytes: int) -> bool:
-        """Removes dead files, if every file beside the base that is of use belongs to a version that meta names.
+        """Cuts the log, and removes dead files if every file beside the base that is of use is of a version meta names.
 
         Files of scans that are not in the base yet are in no version, so nothing is removed while there are such; a
         scan that begins meanwhile writes files that are younger than anything VACUUM removes.
@@ -154,6 +154,7 @@ class Upkeep:
                 if intents.all(c, relation.id) or _has_loose_files(spans.counts(c, relation.id)):
                     return False
                 needed = {relations.get(c, relation.id).base_version, *epochs.base_versions(c, relation.id)}
+            commits.cut(storage, relation.base_path, min(needed), time.time() - LOG_KEPT_S)
             newest = base.current_version(storage, relation.base_path)
             at = None if min(needed) >= newest else rewrite.committed_at(storage, relation, min(needed))
             if at is None and min(needed) < newest:

@@ -27,7 +27,8 @@ CHECKPOINT_INTERVAL = 20  # commits; a reader replays at most this many small fi
 # where they are useful; the names are given because a key may stand behind the first 32 columns.
 _PROPERTIES = {
     "delta.checkpointInterval": str(CHECKPOINT_INTERVAL),
-    "delta.logRetentionDuration": "interval 1 days",  # no epoch lives that long; a log that is never cut grows forever
+    # a writer would cut the log as soon as it has written a checkpoint, which nobody has synced by then: upkeep does it
+    "delta.enableExpiredLogCleanup": "false",
     "delta.deletedFileRetentionDuration": "interval 1 days",
 }
 STATISTICS_TYPES = (

@@ -50,10 +50,18 @@ def make_durable(storage: Storage, base_path: str, after: int, version: int) -> 
         ) from e
 
 
-def take_back(storage: Storage, base_path: str, version: int) -> None:
-    """Removes every commit after a version from the log: what is left of them after a power loss cannot be trusted."""
+def take_back(storage: Storage, base_path: str, version: int, *, checkpoint: bool = False) -> None:
+    """Removes every commit after a version from the log: what is left of them after a power loss cannot be trusted.
+
+    With `checkpoint` that of the version itself, too: it was being written. (The commits that it holds are there.)
+    """
     log = f"{base_path}/_delta_log"
-    later = [path for path in storage.list(log) if (of := _version_of(path)) is not None and of > version]
+    later = [
+        path
+        for path in storage.list(log)
+        if (of := _version_of(path)) is not None
+        and (of > version or (checkpoint and of == version and ".checkpoint." in path))
+    ]
     if not later:
         return
     for path in (f"{log}/{LAST_CHECKPOINT}", _checksum(f"{log}/{LAST_CHECKPOINT}")):
@@ -61,6 +69,31 @@ def take_back(storage: Storage, base_path: str, version: int) -> None:
     for path in sorted(later, key=lambda path: -(_version_of(path) or 0)):
         storage.remove(path)  # from the end, so that a crash leaves no gap
     storage.sync_directory(log)
+
+
+def cut(storage: Storage, base_path: str, needed: int, before: float) -> int:
+    """Removes log entries that the last checkpoint makes superfluous and that are older than a time; gives how many.
+
+    Nobody reads a version below `needed`, and what is recorded is durable, checkpoints with it.
+    """
+    log = f"{base_path}/_delta_log"
+    kept = last_checkpoint(storage, base_path)
+    if kept > needed or not all(storage.exists(f"{log}/{name}") for name in _last_checkpoint(storage, base_path)):
+        return 0
+    versions = ((of, path) for path in storage.list(log) if (of := _version_of(path)) is not None)
+    old = sorted((of, path) for of, path in versions if of < kept and storage.modified_at(path) < before)
+    for _, path in old:  # from the beginning, so that a crash leaves no gap
+        storage.remove(path)
+    return len(old)
+
+
+def last_checkpoint(storage: Storage, base_path: str) -> int:
+    """The version of the last checkpoint; 0 without one."""
+    path = f"{base_path}/_delta_log/{LAST_CHECKPOINT}"
+    if not storage.exists(path):
+        return 0
+    with storage.map(path) as file:
+        return int(json.loads(file.read())["version"])
 
 
 def _added(storage: Storage, base_path: str, entries: list[str]) -> list[str]:

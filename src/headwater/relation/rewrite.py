@@ -6,7 +6,6 @@ Only the base's committer may call what writes here (see base.py), and no versio
 from __future__ import annotations
 
 import datetime
-import json
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -17,6 +16,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as fn
 
 from headwater.model import RelationInfo
+from headwater.relation import commits
 from headwater.relation.schema import quoted
 from headwater.relation.upkeep import SMALL_BYTES, TARGET_BYTES, BaseFile, Rewrite, Way
 from headwater.storage import Storage
@@ -81,20 +81,13 @@ def _in_key_order(session: SparkSession, path: str, relation: RelationInfo, way:
 
 def checkpoint(storage: Storage, relation: RelationInfo) -> None:
     """Writes down the base's newest version as a whole, so that readers need not replay the commits before it."""
-    DeltaTable(storage.url(relation.base_path)).create_checkpoint()
-
-
-def last_checkpoint(storage: Storage, relation: RelationInfo) -> int:
-    """The version of the last checkpoint; 0 without one."""
-    path = f"{relation.base_path}/_delta_log/_last_checkpoint"
-    if not storage.exists(path):
-        return 0
-    with storage.map(path) as file:
-        return int(json.loads(file.read())["version"])
+    table = DeltaTable(storage.url(relation.base_path))
+    table.create_checkpoint()
+    commits.make_durable(storage, relation.base_path, int(table.version()), int(table.version()))
 
 
 def committed_at(storage: Storage, relation: RelationInfo, version: int) -> float | None:
-    """When a version was committed; None if its commit has been cleaned up, so is older than the log's retention."""
+    """When a version was committed; None if its commit has been cleaned up, so is older than the log that is kept."""
     path = f"{relation.base_path}/_delta_log/{version:020d}.json"
     return storage.modified_at(path) if storage.exists(path) else None
 
