@@ -324,6 +324,16 @@ def _count_up(url: str, times: int) -> None:
     store.close()
 
 
+def test_what_meta_commits_is_durable_on_a_server_that_does_not_wait_for_its_disk(database: Any) -> None:
+    database.execute(f"ALTER DATABASE {database.name} SET synchronous_commit = off")
+    store = Meta(database.dsn)
+    with store.read() as c:
+        assert c.exec_driver_sql("SHOW synchronous_commit").scalar() == "off"
+    with store.write() as c:
+        assert c.exec_driver_sql("SHOW synchronous_commit").scalar() == "on"
+    store.close()
+
+
 def test_three_processes_that_read_and_then_write_lose_nothing(tmp_path: Path) -> None:
     """Hazard 58: with a plain BEGIN most of these transactions fail with "database is locked"."""
     url = f"sqlite:///{tmp_path / 'meta.db'}"

@@ -115,6 +115,13 @@ def _refusal(text: str) -> MachineError:
     return MachineError("meta.unreachable", f"meta does not answer: {text}", hint, Retry.AUTO)
 
 
+# One writer at a time, as on SQLite; and what is committed is on disk, whatever the server or the role is set to.
+_FIRST = f"""
+SELECT pg_advisory_xact_lock({WRITE_LOCK}), CASE WHEN current_setting('synchronous_commit') = 'off'
+THEN set_config('synchronous_commit', 'on', true) END
+"""
+
+
 def _postgres_engine(url: str) -> Engine:
     engine = sa.create_engine(url, isolation_level="AUTOCOMMIT", pool_pre_ping=True)
 
@@ -122,7 +129,7 @@ def _postgres_engine(url: str) -> Engine:
     def _begin(c: Connection) -> None:
         if c.get_execution_options().get("write"):
             c.exec_driver_sql("BEGIN ISOLATION LEVEL READ COMMITTED")
-            c.exec_driver_sql(f"SELECT pg_advisory_xact_lock({WRITE_LOCK})")  # one writer at a time, as on SQLite
+            c.exec_driver_sql(_FIRST)
         else:
             c.exec_driver_sql("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
 
