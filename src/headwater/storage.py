@@ -48,8 +48,8 @@ class Storage:
         A file that exists is an error and stays as it is: it may be published, mapped and read by now.
         """
         target = self.root / path
-        target.parent.mkdir(parents=True, exist_ok=True)
         try:
+            target.parent.mkdir(parents=True, exist_ok=True)
             file = target.open("xb")
         except OSError as e:
             if _is_full(e):
@@ -98,7 +98,7 @@ class Storage:
         """Removes a file or a folder; a missing one is fine."""
         target = self.root / path
         if target.is_dir():
-            self._reachable = {d for d in self._reachable if not d.is_relative_to(target)}
+            self._reachable.difference_update([d for d in list(self._reachable) if d.is_relative_to(target)])
             shutil.rmtree(target, ignore_errors=True)
         else:
             target.unlink(missing_ok=True)
