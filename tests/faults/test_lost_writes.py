@@ -71,6 +71,11 @@ class Powered:
             self.database.execute(f"DELETE FROM t WHERE id = {gone}")
             self.database.execute(f"INSERT INTO t VALUES ({new}, 1, 'new') ON CONFLICT DO NOTHING")
 
+    def merges(self) -> bool:
+        """Makes one more small segment; whether they have been merged."""
+        self.database.execute("UPDATE t SET n = n + 1 WHERE id = 1")
+        return bool(list((self.lake.home / "changelog").rglob("merged-*")))
+
     def kill(self) -> None:
         """kill -9 of the server; then of nothing else, but all of it ends."""
         assert self.lake.process is not None
@@ -119,7 +124,7 @@ def test_after_a_power_loss_at_any_moment_all_that_meta_relies_on_is_there(power
     for turn in range(1, 3):
         powered.change(turn)
         lake.remote().sql("FOLD TABLE t")
-    wait_for(lambda: list((lake.home / "changelog").rglob("merged-*")), "segments are merged")
+    wait_for(powered.merges, "segments are merged")
     wait_for(lambda: "rewritten relation=" in _said(lake), "the base is rewritten")
     powered.change(3)
     wait_for(lambda: list((lake.home / "runs").rglob("*.parquet")), "a run is made")
