@@ -127,7 +127,7 @@ def measure(home: Path, count: int, rounds: int, most: int) -> None:
     plain = RelationInfo(
         1, "orders", 1, "public", "orders", 1, COLUMNS, KEY, {}, TableState.LIVE, None, "warehouse/orders", 0, 0
     )
-    base.create(session, storage, plain)
+    base.create(storage, plain)
     version = fill(storage, plain, count)
     readers: dict[str, Callable[[int], object]] = {}
     readers["base alone"] = lambda _i: (
