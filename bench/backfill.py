@@ -41,7 +41,7 @@ def main() -> None:
     rate = {n: given.rows / statistics.median(s) for n, s in seconds.items()}
     for n, value in rate.items():
         print(f"{n} scans: {value / 1000:,.0f} k rows/s   {', '.join(f'{s:.1f} s' for s in seconds[n])}")
-    print(f"at most {spark.slots() // 2} of {spark.slots()} slots are for scans")
+    print(f"at most {spark.share() // 2} scans at once")
     print(json.dumps({"rows_per_s": rate, "ratio_2": rate[2] / rate[1], "ratio_4": rate[4] / rate[1]}))
 
 

@@ -94,7 +94,7 @@ def main() -> None:
         try:
             for name, whole in tasks.items():
                 one = rate(given.rows, given.rounds, lambda whole=whole: int(whole()))  # type: ignore[misc]
-                parts = halves(whole, spark.slots())
+                parts = halves(whole, spark.share())
 
                 def job(parts: list[Task] = parts) -> int:
                     with ThreadPoolExecutor(len(parts)) as pool:

@@ -17,6 +17,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -127,7 +128,7 @@ def measure(home: Path, count: int, rounds: int, most: int) -> None:
     plain = RelationInfo(
         1, "orders", 1, "public", "orders", 1, COLUMNS, KEY, {}, TableState.LIVE, None, "warehouse/orders", -1, 0
     )
-    base.create(session, storage, plain)
+    base.create(storage, replace(plain, base_version=-1))
     version = fill(storage, plain, count)
     readers: dict[str, Callable[[int], object]] = {}
     readers["base alone"] = lambda _i: (

@@ -2,10 +2,10 @@
 
     .venv/bin/python bench/scan.py [--rows N] [--rounds N] [--jdbc-jar FILE]
 
-A table of seven columns on an embedded PostgreSQL 18. Headwater: planning, scans as Spark tasks (half of Spark's slots
-at once, as the server runs them) and the Delta commits, into a base made before. Spark JDBC: six partitions of the key,
-fetch size 10,000, appended to such a table. COPY: `psql` reads the binary form and throws it away. Prints rows per
-second, medians over the rounds, the ratios, and the largest memory of a Python worker.
+A table of seven columns on an embedded PostgreSQL 18. Headwater: planning, scans as Spark tasks (as many at once as
+there are cores, as the server runs them) and the Delta commits, into a base made before. Spark JDBC: six partitions of
+the key, fetch size 10,000, appended to such a table. COPY: `psql` reads the binary form and throws it away. Prints rows
+per second, medians over the rounds, the ratios, and the largest memory of a Python worker.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class Race:
             base_version=-1,  # not made yet
             begin_index=0,
         )
-        base.create(self.session, Storage(self.home), relation)
+        base.create(Storage(self.home), relation)
         return relation
 
 
@@ -109,7 +109,7 @@ def headwater(race: Race, relation: RelationInfo) -> None:
         rest = [] if result.stopped_at is None else scan(Span(result.stopped_at, span.hi))
         return [result, *rest]
 
-    with job.reach.walk(job.table) as walk, ThreadPoolExecutor(max(1, spark.slots() // 2)) as pool:
+    with job.reach.walk(job.table) as walk, ThreadPoolExecutor(max(1, spark.share() // 2)) as pool:
         running = [pool.submit(scan, span) for span in spans_of(plan, walk.next_bound)]
         for done in as_completed(running):
             for result in done.result():

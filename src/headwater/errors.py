@@ -6,6 +6,7 @@
     │   └── DefinitionError     a definition that cannot stand (name taken, missing table, …)
     ├── MachineError   the machine lacks something (Java, jars, disk, lock)  exit 3
     ├── SourceError         an upstream refuses or has lost something             exit 1
+    ├── QueryError          a query that was ended, or whose answer would be old      exit 1
     ├── DataError           a value or a history that cannot be kept              exit 1
     └── FencedError         somebody else owns this job now                       exit 1
 
@@ -95,6 +96,10 @@ class SourceError(HeadwaterError):
     """An upstream refuses or has lost something."""
 
 
+class QueryError(HeadwaterError):
+    """A query that was ended before it had an answer, or whose answer would be too old."""
+
+
 class DataError(HeadwaterError):
     """A value or a history that cannot be kept."""
 
@@ -103,6 +108,10 @@ class FencedError(HeadwaterError):
     """Somebody else owns this job now; this owner must stop."""
 
     default_retry = Retry.NEVER
+
+
+class StaleWarning(UserWarning):
+    """An answer is older than its reader may think; the text says by how much and why."""
 
 
 def stored_error(value: dict[str, str]) -> HeadwaterError:
@@ -178,6 +187,10 @@ CODES: dict[str, str] = {
     "source.disconnected": "The connection to the upstream broke.",
     "source.lock_timeout": "A table stayed locked for too long.",
     "source.failed": "The upstream reported an error.",
+    # queries
+    "query.cancelled": "The query was ended before it had an answer.",
+    "query.timeout": "The query ran for longer than it was given.",
+    "query.stale": "The tables are further behind their upstream than was allowed.",
     # data
     "data.key_value": "A key holds a value that the lake cannot keep.",
     "data.log_damaged": "A change or a value has a form that the upstream never sends.",

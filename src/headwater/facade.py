@@ -6,18 +6,20 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator
+import warnings
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from headwater import config
-from headwater.engine import remote, wire
+from headwater.engine import caller, remote, wire
+from headwater.engine.freshness import worth_saying
 from headwater.engine.home import Home, is_home, missing_home
-from headwater.engine.results import Result, Status, TableStatus, Verified
+from headwater.engine.results import Behind, Result, Status, TableStatus, Verified
 from headwater.engine.status import status_of
 from headwater.engine.upstreams import passed, upstream_of
-from headwater.errors import HeadwaterError, InputError, MachineError, stored_error
+from headwater.errors import HeadwaterError, InputError, MachineError, StaleWarning, stored_error
 from headwater.meta import connections, epochs, relations
 from headwater.model import ConnectionState, TableState
 
@@ -64,18 +66,37 @@ class Headwater:
         self._reader: Reader | None = None
         self._lock = threading.Lock()
 
-    def sql(self, text: str, *, require_complete: bool = False) -> list[Result]:
-        """Runs statements; one result each. Definitions reach a server that runs elsewhere through its socket."""
+    def sql(
+        self,
+        text: str,
+        *,
+        require_complete: bool = False,
+        timeout_s: float | None = None,
+        max_age_s: float | None = None,
+    ) -> list[Result]:
+        """Runs statements; one result each. Definitions reach a server that runs elsewhere through its socket.
+
+        A query is cancelled after `timeout_s`, by KeyboardInterrupt, or by CANCEL QUERY. A result whose tables are
+        behind their upstream says so in `behind` and by a `StaleWarning`; with `max_age_s` it is an error instead.
+        """
         other = None if self._server else remote.find(self.home)
-        if other is not None:
-            return other.sql(text, require_complete=require_complete)
-        if self._opened is None and _makes_connection(text):
+        if other is None and self._opened is None and _makes_connection(text):
             self._open(create=True)
-        return self._executor().run(text, require_complete=require_complete)
+        run = self._executor().run if other is None else other.sql
+        results = run(text, require_complete=require_complete, timeout_s=timeout_s, max_age_s=max_age_s)
+        if caller.current_or_none() is None:  # else the one who asks at the socket tells its own user
+            _warn(b for r in results for b in r.behind)
+        return results
 
     def table(self, name: str) -> DataFrame:
-        """A table at the newest epoch as a Spark DataFrame; what it needs is kept for an hour, or until `close()`."""
-        return self._read().frame(name)
+        """A table at the newest epoch as a Spark DataFrame; what it needs is kept for an hour, or until `close()`.
+
+        A `StaleWarning` says so if the table is behind its upstream.
+        """
+        frame, found = self._read().frame(name)
+        other = None if self._server else remote.find(self.home)
+        _warn(worth_saying(found) if other is None else ())
+        return frame
 
     def run(
         self,
@@ -153,6 +174,7 @@ class Headwater:
             listener = wire.serve(self._home.socket, lambda request: remote.answer(self, request))
             yield
         finally:
+            self._home.live.queries.cancel_all()
             if listener is not None:
                 listener.close()
             self._server = None
@@ -188,7 +210,9 @@ class Headwater:
             self._server.folds.fold(relation.id)
 
     def close(self) -> None:
-        """Releases pins and ends the Spark that was started here."""
+        """Ends queries that still run, releases pins and ends the Spark that was started here."""
+        if self._opened is not None:
+            self._opened.live.queries.cancel_all()
         if self._reader is not None:
             self._reader.close()
         if self._own is not None:
@@ -338,6 +362,12 @@ def _makes_connection(text: str) -> bool:
     from headwater.sql.statements import CreateConnection
 
     return any(isinstance(statement, CreateConnection) for statement in parse(text))
+
+
+def _warn(found: Iterable[Behind]) -> None:
+    """Tells the caller of `sql` or `table` which of the connections it read are behind, each once."""
+    for text in sorted({str(b) for b in found}):
+        warnings.warn(text, StaleWarning, stacklevel=3)
 
 
 __all__ = ["Headwater", "HeadwaterError", "open_home"]

@@ -218,7 +218,7 @@ class Lake:
         self.relation = relation_of(history.columns, history.key, **options)
         self.overlays = Overlays(self.storage, self.meta, sees=_sees)
         self.overlays.tails = ScriptedTails(history)  # type: ignore[assignment]
-        self.version = base.create(session, self.storage, replace(self.relation, base_version=-1))
+        self.version = base.create(self.storage, replace(self.relation, base_version=-1))
         self.covered: list[CoveredSpan] = []
         self.published = 0
 

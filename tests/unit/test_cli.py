@@ -18,8 +18,8 @@ from headwater.cli import frame
 from headwater.cli.app import app
 from headwater.cli.shell import MORE, PROMPT, statements
 from headwater.engine import remote, wire
-from headwater.engine.results import Result, Status, TableStatus, Verified
-from headwater.errors import DefinitionError, MachineError
+from headwater.engine.results import Behind, Result, Status, TableStatus, Verified
+from headwater.errors import DefinitionError, MachineError, QueryError
 
 
 class Engine:
@@ -28,8 +28,21 @@ class Engine:
     def __init__(self) -> None:
         self.asked: list[str] = []
 
-    def sql(self, text: str, *, require_complete: bool = False) -> list[Result]:
+    def sql(
+        self,
+        text: str,
+        *,
+        require_complete: bool = False,
+        timeout_s: float | None = None,
+        max_age_s: float | None = None,
+    ) -> list[Result]:
         self.asked.append(text)
+        if max_age_s is not None:
+            raise QueryError(
+                "query.stale", f"shop: 12 min behind, {max_age_s:g} s allowed, {timeout_s:g} s given", "See."
+            )
+        if "old" in text:
+            return [Result(behind=(Behind("shop", 720.0, "source.unreachable"),))]
         if require_complete:
             raise DefinitionError("table.incomplete", "orders: 43 % covered", "Wait.")
         if text.startswith("SELECT"):
@@ -66,6 +79,16 @@ def test_rows_go_to_stdout_and_warnings_to_stderr(engine: Engine, capsys: pytest
     out, err = capsys.readouterr()
     assert json.loads(out) == [{"n": "1.50"}, {"n": None}]
     assert err == "⚠ orders: 43 % covered\n"
+
+
+def test_an_old_answer_says_so_and_may_be_refused(engine: Engine, capsys: pytest.CaptureFixture[str]) -> None:
+    assert headwater("sql", "-c", "SELECT 1 AS old") == 0
+    assert capsys.readouterr() == ("", "⚠ shop: 12 min behind: source.unreachable\n")
+    assert headwater("sql", "--max-age", "1m", "--timeout", "500ms", "-c", "SELECT 1") == 1
+    err = capsys.readouterr().err
+    assert "60 s allowed, 0.5 s given" in err and "query.stale" in err
+    assert headwater("sql", "--max-age", "soon", "-c", "SELECT 1") == 2
+    assert "--max-age must be a duration" in capsys.readouterr().err
 
 
 def test_csv_and_table(engine: Engine, capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from headwater.errors import SqlError
 from headwater.sql import statements as st
 from headwater.sql.parse import complete, parse
 
@@ -145,6 +146,11 @@ def test_the_small_statements() -> None:
     assert one("DESCRIBE table") == st.Describe(name="table")
     assert one("FOLD TABLE t") == st.FoldTable(name="t")
     assert parse("BEGIN; COMMIT;") == [st.Begin(), st.Commit()]
+    assert one("CANCEL QUERY 17") == st.CancelQuery(id=17)
+    assert one("CANCEL BACKFILL query") == st.ControlBackfill(verb=st.BackfillVerb.CANCEL, name="query")
+    for wrong in ("CANCEL QUERY", "CANCEL QUERY x", "CANCEL QUERY 1.5", "CANCEL QUERY 1 2"):
+        with pytest.raises(SqlError):
+            parse(wrong)
 
 
 def test_a_quote_is_doubled_and_a_backslash_is_itself_in_our_own_statements() -> None:

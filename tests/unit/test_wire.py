@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import stat
 import threading
@@ -11,7 +12,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from headwater.engine import remote, wire
+from headwater.engine import caller, remote, wire
 from headwater.engine.results import Result, Status, Verified
 from headwater.errors import HeadwaterError, MachineError, SourceError, SqlError
 
@@ -120,6 +121,28 @@ def test_a_command_that_hangs_up_does_no_harm(home: Path) -> None:
             s.connect(str(home / wire.SOCKET))
             s.sendall(sent)
     assert found(home).status().epoch == 2
+
+
+def test_a_caller_that_hangs_up_is_noticed_while_its_request_is_worked_on(tmp_path: Path) -> None:
+    began, gone = threading.Event(), threading.Event()
+
+    def handler(message: wire.Message) -> wire.Message:
+        assert caller.current().pid == os.getpid()
+        caller.current().when_gone(gone.set)
+        began.set()
+        assert gone.wait(60), "nobody said that the caller is gone"
+        return message
+
+    listener = wire.serve(tmp_path / wire.SOCKET, handler)
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as s:
+            s.connect(str(tmp_path / wire.SOCKET))
+            wire._send(s, {"value": 1}, ())
+            assert began.wait(60) and not gone.is_set()
+        assert gone.wait(60)
+    finally:
+        listener.close()
+    assert caller.current_or_none() is None
 
 
 def test_a_file_that_a_killed_server_left_is_nobody(tmp_path: Path) -> None:

@@ -89,13 +89,20 @@ def sql(
     require_complete: Annotated[
         bool, typer.Option("--require-complete", help="Fail if a table is still being filled.")
     ] = False,
+    timeout: Annotated[
+        str, typer.Option("--timeout", metavar="DURATION", help="Cancel a query that takes longer (30s, 5m).")
+    ] = "",
+    max_age: Annotated[
+        str, typer.Option("--max-age", metavar="DURATION", help="Fail if a table is further behind its upstream.")
+    ] = "",
     home: Home = None,
 ) -> None:
     """Run statements at the newest epoch; a shell when nothing is given."""
-    from headwater.cli.sql import run_sql
+    from headwater.cli.sql import run_sql, wanted_of
 
     with frame.envelope("sql", False, home):
-        run_sql(command, file, config.home_from(home), format=str(format), require_complete=require_complete)
+        wanted = wanted_of(require_complete, timeout, max_age)
+        run_sql(command, file, config.home_from(home), format=str(format), wanted=wanted)
 
 
 @app.command()

@@ -11,6 +11,7 @@ from headwater import __version__
 from headwater.cli import frame, render
 from headwater.cli.sql import Printer, run_statements
 from headwater.engine.home import is_home
+from headwater.engine.queries import Wanted
 from headwater.engine.remote import Answering
 from headwater.errors import HeadwaterError
 from headwater.sql.parse import complete, parse
@@ -19,10 +20,11 @@ PROMPT, MORE = "headwater> ", "        -> "
 HISTORY = 1_000
 HELP = """\
 Statements end with ;        SELECT …, SHOW TABLES, SHOW CONNECTIONS, DESCRIBE t, EXPLAIN SELECT …
-Ctrl-C drops what you typed  Ctrl-D, exit or quit ends  help shows this"""
+Ctrl-C drops what you typed, or cancels the query that is running
+Ctrl-D, exit or quit ends    help shows this"""
 
 
-def shell(engine: Answering, home: Path, printer: Printer, *, require_complete: bool = False) -> None:
+def shell(engine: Answering, home: Path, printer: Printer, wanted: Wanted) -> None:
     """Reads and runs statements until the end of the input. An error ends a statement, never the shell."""
     out, err = render.console(sys.stdout), render.console(sys.stderr)
     out.print(f"headwater {__version__} on {home}. Statements end with ; and help tells more.")
@@ -34,7 +36,7 @@ def shell(engine: Answering, home: Path, printer: Printer, *, require_complete: 
                 out.print(HELP)
                 continue
             try:
-                run_statements(engine, parse(text), printer, require_complete=require_complete)
+                run_statements(engine, parse(text), printer, wanted)
             except HeadwaterError as e:
                 err.print(render.error(e))
             except KeyboardInterrupt:

@@ -3,20 +3,30 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 
 from headwater.cli import frame, render
 from headwater.cli.reach import busy, reach
+from headwater.engine.queries import Wanted
 from headwater.engine.remote import Answering
 from headwater.engine.results import Result
-from headwater.errors import InputError
+from headwater.errors import InputError, StaleWarning
+from headwater.source.options import seconds
 from headwater.sql.parse import parse
 from headwater.sql.statements import Statement
 from headwater.sql.steps import steps
 
+MOST_S = 30 * 86400.0  # of a duration option
 
-def run_sql(command: str | None, file: str | None, home: Path, *, format: str, require_complete: bool) -> None:
+
+def wanted_of(require_complete: bool, timeout: str, max_age: str) -> Wanted:
+    """What the options want of every query's answer."""
+    return Wanted(require_complete, _duration("--timeout", timeout), _duration("--max-age", max_age))
+
+
+def run_sql(command: str | None, file: str | None, home: Path, *, format: str, wanted: Wanted) -> None:
     """Runs what was given; without anything on a terminal, a shell."""
     if command is not None and file is not None:
         raise InputError("input.usage", "both -c and -f are given", "Give one of them.")
@@ -24,24 +34,28 @@ def run_sql(command: str | None, file: str | None, home: Path, *, format: str, r
         from headwater.cli.shell import shell
 
         with reach(home) as engine:
-            shell(engine, home, Printer(format), require_complete=require_complete)
+            shell(engine, home, Printer(format), wanted)
         return
     text = command if command is not None else frame.read_text(file) if file is not None else _stdin()
     statements = parse(text)  # all of it before any of it: a typo at the end changes nothing
     printer = Printer(format)
     if statements:
         with reach(home) as engine:
-            run_statements(engine, statements, printer, require_complete=require_complete)
+            run_statements(engine, statements, printer, wanted)
     printer.end()
 
 
-def run_statements(
-    engine: Answering, statements: list[Statement], printer: Printer, *, require_complete: bool = False
-) -> None:
+def run_statements(engine: Answering, statements: list[Statement], printer: Printer, wanted: Wanted) -> None:
     """Runs statements one after the other and prints each result as it comes."""
     for step in steps(statements):
-        with busy("…"):
-            results = engine.sql(step.text, require_complete=require_complete)
+        with busy("…"), warnings.catch_warnings():
+            warnings.simplefilter("ignore", StaleWarning)  # the printer says it, with the result
+            results = engine.sql(
+                step.text,
+                require_complete=wanted.require_complete,
+                timeout_s=wanted.timeout_s,
+                max_age_s=wanted.max_age_s,
+            )
         for result in results:
             printer.show(result)
 
@@ -55,7 +69,7 @@ class Printer:
 
     def show(self, result: Result) -> None:
         err = render.console(sys.stderr)
-        for text in result.warnings:
+        for text in (*result.warnings, *(str(b) for b in result.behind)):
             err.print(render.warning(text))
         if result.rows is not None:
             self._rows(result)
@@ -76,6 +90,16 @@ class Printer:
             render.write_csv(result, sys.stdout)
         else:
             render.console(sys.stdout).print(render.table(result))
+
+
+def _duration(option: str, text: str) -> float | None:
+    """What a duration option says; None where it is not given."""
+    if not text:
+        return None
+    try:
+        return float(seconds(0.001, MOST_S)(text))
+    except ValueError as e:
+        raise InputError("input.usage", f"{option} {e}", f"Write for example {option} 30s.") from e
 
 
 def _stdin() -> str:

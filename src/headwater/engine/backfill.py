@@ -59,7 +59,7 @@ class Backfill:
         self._session = session
         self._on_scanned = on_scanned
         self._work: dict[int, _Work] = {}
-        self._slots = max(1, spark.slots() // 2)  # scans never take more, so that reads always find a free slot
+        self._slots = max(1, spark.share() // 2)  # scans never take more, so that reads always find a free slot
         self._pool = ThreadPoolExecutor(self._slots, thread_name_prefix="scan")
         self._planners = ThreadPoolExecutor(PLANNERS, thread_name_prefix="plan")
         self._stopping = threading.Event()
@@ -190,7 +190,7 @@ class Backfill:
         """Creates the empty base; from then on the table is being filled."""
         upstream = upstream_of(self._home.meta, relation.connection_id)
         look = upstream.look([relation.upstream_id])[relation.upstream_id]
-        version = base.create(self._session(), self._home.storage, relation)
+        version = base.create(self._home.storage, relation)
         with self._home.meta.write() as c:
             lease.check(c, self._held)
             now = relations.get_or_none(c, relation.id)

@@ -7,6 +7,7 @@ from typing import Protocol
 
 from headwater.engine.counters import Counters
 from headwater.engine.failures import Failures
+from headwater.engine.queries import Queries
 from headwater.source.upstream import LogEnd
 
 
@@ -58,6 +59,7 @@ class Live:
     """One per open home. `server` is set while a server of this process runs on it."""
 
     counters: Counters = field(default_factory=Counters)
+    queries: Queries = field(default_factory=Queries)
     failures: Failures = field(init=False)
     server: Serving | None = None
 

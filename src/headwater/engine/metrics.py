@@ -12,6 +12,7 @@ from sqlalchemy.engine import Connection
 
 from headwater import __version__
 from headwater.engine.counters import Counters, Of, Timed
+from headwater.engine.freshness import behind
 from headwater.engine.home import Home
 from headwater.engine.live import Serving
 from headwater.engine.results import Status
@@ -82,6 +83,7 @@ METRICS: dict[str, Metric] = {
         Metric("headwater_changelog_bytes", _G, "Size of the segments that the changelog keeps.", CONNECTION),
         Metric("headwater_lag_bytes", _G, "Log that the upstream has and the changelog does not.", CONNECTION),
         Metric("headwater_lag_seconds", _G, "For how long the upstream has been ahead of the changelog.", CONNECTION),
+        Metric("headwater_behind_seconds", _G, "How old an answer from the connection's tables is.", CONNECTION),
         Metric("headwater_slot_bytes", _G, "Log that the upstream keeps for us.", CONNECTION),
         Metric("headwater_slot_limit_bytes", _G, "Log that the upstream would keep for us at most.", CONNECTION),
         Metric("headwater_capture_restarts_total", _C, "Captures that ended and were started again.", CONNECTION),
@@ -115,6 +117,8 @@ def collect(home: Home, server: Serving | None) -> list[Family]:
         linked = {x.id: x.name for x in connections.all(c)}
         _backfills(found, c, tables)
         _changelogs(found, c, linked)
+        for x in behind(c, server, linked):
+            found.put("headwater_behind_seconds", x.seconds, x.connection)
     if server is not None:
         _counted(found, home.live.counters, list(tables.items()), list(linked.items()))
         for kind, pids in server.processes().items():

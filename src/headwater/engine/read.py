@@ -18,8 +18,11 @@ from headwater.decode.changes import Changes
 from headwater.decode.layout import decodable_until
 from headwater.engine import crash
 from headwater.engine.changes import changelog_rows
+from headwater.engine.freshness import behind
 from headwater.engine.home import Home
-from headwater.engine.spark import Sessions
+from headwater.engine.queries import Running
+from headwater.engine.results import Behind
+from headwater.engine.spark import Sessions, in_parallel, pool, share, task_settings
 from headwater.errors import DataError, DefinitionError
 from headwater.meta import epochs, lease, progress, relations, segments
 from headwater.meta.lease import Lease
@@ -63,6 +66,11 @@ class Pinned:
     warnings: tuple[str, ...]
     home: Home
 
+    def behind(self, names: Collection[str] = ()) -> list[Behind]:
+        """How old the relations are, by connection; `names` are connections that are read beside them."""
+        with self.home.meta.read() as c:
+            return behind(c, self.home.live.server, {s.relation.connection_id for s in self.seen}, names)
+
     def show_changelog(self, view: str, connection: str, table: str | None, first: int | None, last: int | None) -> str:
         """Makes a connection's changes a view of Debezium-shaped rows; returns the view's name."""
         rows = changelog_rows(self.home, self.epoch, connection, table, first, last)
@@ -82,28 +90,38 @@ class Reader:
         self.overlays = Overlays(home.storage, home.meta, report=self._report)
 
     @contextmanager
-    def pinned(self, names: Collection[str], *, require_complete: bool = False) -> Iterator[Pinned]:
-        """A session whose temp views are the relations among `names` (lower case), all at the newest epoch."""
-        timed = self._home.live.counters.time("headwater_read_seconds")
-        with timed, self.at_epoch(names) as (epoch, meant), self._pool().use() as session, ExitStack() as overlays:
+    def pinned(
+        self, names: Collection[str], *, require_complete: bool = False, query: Running | None = None
+    ) -> Iterator[Pinned]:
+        """A session whose temp views are the relations among `names` (lower case), all at the newest epoch.
+
+        What is done in the session ends when the `query` is cancelled.
+        """
+        timed, sessions = self._home.live.counters.time("headwater_read_seconds"), self._pool()
+        with timed, self.at_epoch(names) as (epoch, meant), sessions.use(query) as session, ExitStack() as overlays:
             warnings = tuple(w for w in (s.warning() for s in meant) if w)
             if require_complete and warnings:
                 raise _incomplete(warnings)
-            for s in meant:
+
+            def show(s: Seen) -> str:
                 frame, stopped = self._frame(session, s, epoch, overlays)
                 frame.createOrReplaceTempView(quoted(s.relation.name))
-                warnings += (stopped,) if stopped else ()
+                return stopped
+
+            warnings += tuple(stopped for stopped in in_parallel(show, meant) if stopped)
             if require_complete and warnings:
                 raise _incomplete(warnings)
             yield Pinned(session, epoch, meant, warnings, self._home)
 
-    def frame(self, name: str) -> DataFrame:
-        """One relation at the newest epoch; what it needs is kept until `close()`, or for an hour."""
+    def frame(self, name: str) -> tuple[DataFrame, list[Behind]]:
+        """One relation at the newest epoch, and how old that is; what it needs is kept until `close()` or an hour."""
         epoch, seen = self._held.enter_context(self._pin("frame"))
         found = [s for s in seen if s.relation.name.lower() == name.lower()]
         if not found:
             raise DefinitionError("name.unknown", f"there is no table {name}", "SHOW TABLES lists what there is.")
-        return self._frame(self._root(), found[0], epoch, self._held)[0]
+        with self._home.meta.read() as c:
+            old = behind(c, self._home.live.server, {found[0].relation.connection_id})
+        return self._frame(self._root(), found[0], epoch, self._held)[0], old
 
     @contextmanager
     def at_epoch(self, names: Collection[str]) -> Iterator[tuple[Epoch, tuple[Seen, ...]]]:
@@ -189,7 +207,9 @@ class Reader:
         """Folds the overlay at `index` into the base; returns the Delta version that holds it."""
         with self.overlays.use(relation, layout, index) as overlay:
             self._refuse_lost(relation, layout, overlay)
-            return fold.fold(self._root(), self._home.storage, relation, layout, overlay, app_id, version)
+            session, settings = self._root(), task_settings(max(1, share() // 2))
+            with pool(session, "folds"):
+                return fold.fold(session, self._home.storage, relation, layout, overlay, app_id, version, settings)
 
     def empty(self, relation: RelationInfo, spans: list[Span]) -> int:
         """Takes the rows of spans that are read again out of the base; returns the Delta version."""

@@ -13,8 +13,19 @@ from headwater.errors import MachineError
 class Answering(Protocol):
     """What can be asked about a home, by its facade or through its server."""
 
-    def sql(self, text: str, *, require_complete: bool = False) -> list[Result]:
-        """Runs the statements of a text in order; `require_complete` refuses tables that are still being filled."""
+    def sql(
+        self,
+        text: str,
+        *,
+        require_complete: bool = False,
+        timeout_s: float | None = None,
+        max_age_s: float | None = None,
+    ) -> list[Result]:
+        """Runs the statements of a text in order.
+
+        `require_complete` refuses tables that are still being filled, `max_age_s` those that are further behind their
+        upstream; a query that takes longer than `timeout_s` is cancelled.
+        """
         ...
 
     def verify(self, table: str | None = None) -> list[Verified]:
@@ -32,8 +43,16 @@ class Remote:
     def __init__(self, home: Path) -> None:
         self._path = home / SOCKET
 
-    def sql(self, text: str, *, require_complete: bool = False) -> list[Result]:
-        reply = call(self._path, {"do": "sql", "text": text, "require_complete": require_complete})
+    def sql(
+        self,
+        text: str,
+        *,
+        require_complete: bool = False,
+        timeout_s: float | None = None,
+        max_age_s: float | None = None,
+    ) -> list[Result]:
+        wanted = {"require_complete": require_complete, "timeout_s": timeout_s, "max_age_s": max_age_s}
+        reply = call(self._path, {"do": "sql", "text": text, **wanted})
         tables = iter(reply.tables)
         return [Result.of(r, next(tables) if r["has_rows"] else None) for r in reply.value]
 
@@ -57,7 +76,8 @@ def answer(engine: Answering, request: Message) -> Message:
     asked = request.value
     match asked.get("do"):
         case "sql":
-            results = engine.sql(asked["text"], require_complete=bool(asked.get("require_complete")))
+            wanted = {k: asked[k] for k in ("require_complete", "timeout_s", "max_age_s") if asked.get(k)}
+            results = engine.sql(asked["text"], **wanted)
             headers = [{**r.header(), "has_rows": r.rows is not None} for r in results]
             return Message(headers, tuple(r.rows for r in results if r.rows is not None))
         case "verify":

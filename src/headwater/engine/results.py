@@ -11,10 +11,36 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
+class Behind:
+    """How far what was read from a connection's tables is behind its upstream, and why.
+
+    `reason` is the code of the connection's error, or words. While nobody can ask the upstream, `seconds` is how long
+    the changelog has not moved.
+    """
+
+    connection: str
+    seconds: float
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.connection}: {age(self.seconds)} behind: {self.reason}"
+
+
+def age(seconds: float) -> str:
+    """`40 s`, `12 min`, `3 h`, `5 days`."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    if seconds < 90 * 60:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.0f} h" if seconds < 48 * 3600 else f"{seconds / 86400:.0f} days"
+
+
+@dataclass(frozen=True, slots=True)
 class Result:
     """What one statement gave: rows (a query, SHOW, …) or a message (a definition).
 
-    `types` are Spark DDL types, one per column. `warnings` are for people: what the rows do not hold yet.
+    `types` are Spark DDL types, one per column. `warnings` are for people: what the rows do not hold yet. `behind` has
+    each connection that the statement read and that is not fresh.
     `statement` is the statement's text, for programs that sent several; it never holds a password.
     """
 
@@ -24,6 +50,7 @@ class Result:
     message: str = ""
     warnings: tuple[str, ...] = ()
     statement: str = ""
+    behind: tuple[Behind, ...] = ()
 
     def header(self) -> dict[str, Any]:
         """Everything but the rows, as JSON values."""
@@ -33,6 +60,7 @@ class Result:
             "message": self.message,
             "warnings": list(self.warnings),
             "statement": self.statement,
+            "behind": [asdict(b) for b in self.behind],
         }
 
     @classmethod
@@ -45,6 +73,7 @@ class Result:
             header["message"],
             tuple(header["warnings"]),
             header["statement"],
+            tuple(_read(Behind, b) for b in header.get("behind", ())),
         )
 
 

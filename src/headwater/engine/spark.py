@@ -10,20 +10,25 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from pyspark import SparkConf, SparkContext
+from pyspark import SparkConf, SparkContext, inheritable_thread_target
 from pyspark.java_gateway import launch_gateway
 from pyspark.logger import PySparkLogger
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from headwater import config
+from headwater.engine.queries import Running
 from headwater.errors import HeadwaterError, MachineError, Retry
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 DELTA_PACKAGE = "io.delta:delta-spark_4.2_2.13:4.4.0"
 MIN_JAVA = 17
@@ -92,9 +97,21 @@ def check_java() -> None:
         )
 
 
-def slots() -> int:
-    """How many tasks run at once: twice the cores, so that scans (at most half) never hold up reads."""
+def share() -> int:
+    """How many tasks a query is cut into: twice the cores, so that one that waits leaves no core idle.
+
+    Scans together, and folds, get half of that.
+    """
     return 2 * (os.cpu_count() or 2)
+
+
+def slots() -> int:
+    """How many tasks run at once: many times what one query is cut into.
+
+    Spark never takes a slot away from a running task. Where all slots can be held by one query, or by a fold, a short
+    query waits for it however fair the pools are; where there are slots to spare, both run and the cores are shared.
+    """
+    return 8 * share()
 
 
 def prepare_environment() -> None:
@@ -122,6 +139,9 @@ def start(home: Path, java_options: str = "") -> SparkSession:
         **SETTINGS,
         "spark.app.name": "headwater",
         "spark.master": f"local[{slots()}]",
+        "spark.default.parallelism": str(share()),
+        "spark.sql.leafNodeDefaultParallelism": str(max(1, share() // 2)),  # of two in a product, it is squared
+        "spark.sql.files.maxPartitionNum": str(share()),
         "spark.driver.extraClassPath": ":".join(jars()),  # not spark.jars: the archive holds what is on the class path
         "spark.sql.warehouse.dir": str(home / "tmp" / "spark-warehouse"),
         "spark.local.dir": str(home / "tmp" / "spark"),
@@ -236,31 +256,90 @@ def pool(session: SparkSession, name: str) -> Iterator[None]:
         session.sparkContext.setLocalProperty("spark.scheduler.pool", "")
 
 
+@contextmanager
+def stoppable(session: SparkSession, query: Running) -> Iterator[None]:
+    """What this thread has Spark do inside the block ends when the query is cancelled: its jobs, and planning, too."""
+    context: Any = session.sparkContext
+    java_thread = context._jvm.java.lang.Thread  # each Python thread has a thread of its own in the JVM
+    planner = java_thread.currentThread()
+
+    def stop() -> None:
+        context.cancelJobsWithTag(query.tag)
+        planner.interrupt()
+
+    context.addJobTag(query.tag)
+    context.setInterruptOnCancel(True)
+    query.stop_with(stop)
+    try:
+        query.check()
+        yield
+    finally:
+        query.stop_with(None)
+        java_thread.interrupted()  # the JVM's thread serves this Python thread again: a late interrupt is not for it
+        context.setInterruptOnCancel(False)
+        context.removeJobTag(query.tag)
+
+
+def in_parallel(work: Callable[[T], R], items: Sequence[T]) -> list[R]:
+    """What `work` gives for each item, in order, made by several threads; their jobs belong to what this one does."""
+    if len(items) < 2:
+        return [work(item) for item in items]
+    with ThreadPoolExecutor(min(share(), len(items)), thread_name_prefix="open") as threads:
+        return list(threads.map(inheritable_thread_target(work), items))
+
+
+def plan(frame: DataFrame) -> DataFrame:
+    """The frame with its plan made by this thread: PySpark would make it in one that nobody can interrupt."""
+    frame._jdf.queryExecution().executedPlan()
+    return frame
+
+
+def task_settings(tasks: int) -> dict[str, str]:
+    """Settings of a session whose work is cut into about so many tasks."""
+    return {name: str(tasks) for name in ("spark.sql.shuffle.partitions", "spark.sql.files.maxPartitionNum")}
+
+
+def running_jobs(session: SparkSession) -> int:
+    """How many Spark jobs are under way."""
+    return len(session.sparkContext.statusTracker().getActiveJobsIds())
+
+
 class Sessions:
-    """Pooled sessions for statements: each statement has one of its own, so that temp views never meet."""
+    """Pooled sessions for statements: each statement has one of its own, so that temp views never meet.
+
+    Each session has a scheduler pool of its own, too: inside one pool the first query's tasks would go first.
+    """
 
     def __init__(self, root: SparkSession) -> None:
         self.root = root
-        self._free: list[SparkSession] = []
+        self._free: list[tuple[int, SparkSession]] = []
+        self._made = 0
         self._lock = threading.Lock()
 
     @contextmanager
-    def use(self) -> Iterator[SparkSession]:
-        """A session without temp views, in UTC; its views are dropped afterwards."""
-        with self._lock:
-            session = self._free.pop() if self._free else None
-        if session is None:
-            session = self.root.newSession()
-            for name in ("spark.sql.session.timeZone", "spark.sql.shuffle.partitions"):
-                session.conf.set(name, SETTINGS[name])
+    def use(self, query: Running | None = None) -> Iterator[SparkSession]:
+        """A session without temp views, in UTC, whose work ends with the query; its views are dropped afterwards."""
+        number, session = self._take()
         try:
-            yield session
+            with pool(session, f"queries-{number}"), stoppable(session, query) if query else nullcontext():
+                yield session
         finally:
             for view in session.catalog.listTables():
                 if view.isTemporary:
                     session.catalog.dropTempView(view.name)
             with self._lock:
-                self._free.append(session)
+                self._free.append((number, session))
+
+    def _take(self) -> tuple[int, SparkSession]:
+        with self._lock:
+            if self._free:
+                return self._free.pop()
+            self._made += 1
+            number = self._made
+        session = self.root.newSession()
+        for name in ("spark.sql.session.timeZone", "spark.sql.shuffle.partitions"):
+            session.conf.set(name, SETTINGS[name])
+        return number, session
 
 
 def fetch_jars() -> list[str]:

@@ -25,6 +25,7 @@ from typing import Any
 import pyarrow as pa
 
 from headwater import errors
+from headwater.engine import caller
 from headwater.engine.failures import described
 from headwater.errors import HeadwaterError, MachineError, Retry, SqlError
 
@@ -81,7 +82,8 @@ class Listener:
         with peer, contextlib.suppress(ConnectionError, EOFError):
             request = _receive(peer)
             try:
-                reply = self._handler(request)
+                with caller.served(peer):
+                    reply = self._handler(request)
             except HeadwaterError as e:
                 _send(peer, {"error": error_value(e)}, ())
             except Exception as e:  # the talk is the place where a defect must not take the server down

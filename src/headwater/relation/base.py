@@ -1,4 +1,4 @@
-"""The base: an ordinary Delta table. Created through Spark; files are added through delta-rs, without a Spark job.
+"""The base: an ordinary Delta table, created and given files without a Spark job.
 
 Only the owner of a relation's commit lease may call what writes here: two committers on one base can overwrite each
 other's commit on a local disk.
@@ -8,19 +8,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Transaction
 from deltalake.exceptions import DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction
-from pyspark.sql import SparkSession
 
 from headwater.errors import DataError
 from headwater.model import Column, DataFile, RelationInfo
-from headwater.relation import commits
-from headwater.relation.schema import quoted, text
+from headwater.relation import birth, commits
+from headwater.relation.schema import quoted
 from headwater.storage import Storage
 
+FEW_FILES, FEW_BYTES = 4, 32 << 20  # below this, asking Delta takes longer than reading everything
+KNOWN_VERSIONS = 4096  # whose files are remembered
 CHECKPOINT_INTERVAL = 20  # commits; a reader replays at most this many small files
 
 # DV: a fold marks rows as gone instead of writing their files again. Skipping needs statistics on key columns only
@@ -43,14 +45,11 @@ STATISTICS_TYPES = (
 )  # NaN has no place in a range
 
 
-def create(session: SparkSession, storage: Storage, relation: RelationInfo) -> int:
+def create(storage: Storage, relation: RelationInfo) -> int:
     """Makes the empty base of a relation, durable, and gives its Delta version; one that meta has is left as it is."""
-    path = storage.url(relation.base_path)
     if relation.base_version < 0:
         storage.remove(relation.base_path)  # what an interrupted creation left may be torn, or no table at all
-        columns = ", ".join(f"{quoted(c.name)} {c.lake_type}" for c in relation.columns)
-        properties = ", ".join(f"'{k}' = {text(v)}" for k, v in _properties(relation).items())
-        session.sql(f"CREATE TABLE delta.{quoted(path)} ({columns}) USING delta TBLPROPERTIES ({properties})")
+        birth.write(storage, relation.base_path, relation.columns, _properties(relation))
     version = current_version(storage, relation.base_path)
     commits.make_durable(storage, relation.base_path, relation.base_version, version)
     return version
@@ -85,6 +84,35 @@ def ranges(storage: Storage, base_path: str, column: str) -> pa.Table | None:
     if not set(names) <= set(actions.column_names) or any(actions[n].null_count for n in names):
         return None
     return pa.table([actions[n] for n in names], names=["low", "high"])
+
+
+def few_files(storage: Storage, base_path: str, version: int) -> tuple[str, ...]:
+    """The files of a version, if it is small and every row in them counts; else nothing, and Delta has to be asked.
+
+    Delta takes two Spark jobs and half a second per table to find them, which a query over many small tables feels.
+    """
+    files = _few_files(storage.url(base_path), version)
+    for file in files:
+        if not storage.exists(f"{base_path}/{file}"):
+            raise DataError(
+                "data.base_damaged",
+                f"a file of the base {base_path} is missing: somebody removed it from outside",
+                "RESYNC TABLE reads it anew; let nothing else write to or VACUUM a base.",
+            )
+    return files
+
+
+@lru_cache(maxsize=KNOWN_VERSIONS)
+def _few_files(url: str, version: int) -> tuple[str, ...]:
+    """A version's files never change, and no other base is ever made at its place."""
+    try:
+        table = DeltaTable(url, version=version)
+    except DeltaError:  # Delta says what is wrong with it
+        return ()
+    actions = pa.table(table.get_add_actions(flatten=True))
+    small = actions.num_rows <= FEW_FILES and sum(actions["size_bytes"].to_pylist()) <= FEW_BYTES
+    marked = small and any(pa.record_batch(batch).num_rows for batch in table.deletion_vectors())
+    return tuple(actions["path"].to_pylist()) if small and not marked else ()
 
 
 def add_files(storage: Storage, base_path: str, files: Sequence[DataFile], app_id: str, version: int) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import reduce
 from typing import Any
 
@@ -33,8 +33,11 @@ def fold(
     overlay: Overlay,
     app_id: str,
     version: int,
+    settings: Mapping[str, str] | None = None,
 ) -> int:
     """Merges the overlay into the base and gives the Delta version that holds it; once per (app_id, version).
+
+    `settings` are those of the session that merges.
 
     Afterwards the base holds the layout's covered spans as they are at the overlay's index. The caller is the base's
     only committer. A base that already has this fold is left alone.
@@ -45,9 +48,12 @@ def fold(
     if overlay.holes.num_rows:
         raise must_scan_again(relation, overlay.holes.num_rows)
     own = session.newSession()  # the transaction's id is a setting of the session
-    own.conf.set("spark.sql.session.timeZone", "UTC")
-    own.conf.set("spark.databricks.delta.write.txnAppId", app_id)
-    own.conf.set("spark.databricks.delta.write.txnVersion", str(version))
+    transaction = {
+        "spark.databricks.delta.write.txnAppId": app_id,
+        "spark.databricks.delta.write.txnVersion": str(version),
+    }
+    for name, value in {"spark.sql.session.timeZone": "UTC", **(settings or {}), **transaction}.items():
+        own.conf.set(name, value)
     _merge(own, storage, relation, layout, overlay)
     made = base.transaction_commit(storage, relation.base_path, app_id, version)
     # a MERGE that changes nothing makes no commit: the base is already what the fold would make it

@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as fn
 
 from headwater.model import Layout, RelationInfo
+from headwater.relation.base import few_files
 from headwater.relation.filter import holds, may_hold
 from headwater.relation.keys import in_any
 from headwater.relation.overlay import Layer, Overlay
@@ -42,7 +43,7 @@ def base_at(
     session: SparkSession, storage: Storage, relation: RelationInfo, layout: Layout, overlay: Overlay
 ) -> DataFrame:
     """The base's rows that count: its pinned version, without spans that are not covered or have been truncated."""
-    base = session.read.format("delta").option("versionAsOf", layout.base_version).load(storage.url(relation.base_path))
+    base = _stored(session, storage, relation, layout.base_version)
     shown = [s.span for i, s in enumerate(layout.spans) if i not in overlay.emptied]
     if not shown:
         return base.select(*_columns(relation)).where(fn.lit(False))
@@ -52,6 +53,16 @@ def base_at(
     wanted = holds(relation)
     base = base if wanted is None else base.where(wanted)
     return base.select(*_columns(relation))
+
+
+def _stored(session: SparkSession, storage: Storage, relation: RelationInfo, version: int) -> DataFrame:
+    """A version of the base as it is. Delta is asked only where it knows more than a list of files."""
+    url = storage.url(relation.base_path)
+    files = few_files(storage, relation.base_path, version)
+    if not files:
+        return session.read.format("delta").option("versionAsOf", version).load(url)
+    columns = ", ".join(f"{quoted(c.name)} {c.lake_type}" for c in relation.columns)
+    return session.read.schema(columns).parquet(*(_literal(f"{url}/{file}") for file in files))
 
 
 def resolved(relation: RelationInfo, overlay: Overlay, base: DataFrame, frames: Sequence[DataFrame]) -> list[DataFrame]:
@@ -132,9 +143,12 @@ def _without(rows: DataFrame, relation: RelationInfo, frames: Sequence[DataFrame
 
 
 def _layer(session: SparkSession, storage: Storage, relation: RelationInfo, layer: Layer) -> DataFrame:
-    # a home may have any name, but Spark takes these characters for a pattern
-    path = re.sub(r"([{}\[\]*?\\])", r"\\\1", storage.url(layer.path))
-    return session.read.schema(_ddl(relation)).parquet(path)
+    return session.read.schema(_ddl(relation)).parquet(_literal(storage.url(layer.path)))
+
+
+def _literal(path: str) -> str:
+    """The path for Spark: a home may have any name, but Spark takes these characters for a pattern."""
+    return re.sub(r"([{}\[\]*?\\])", r"\\\1", path)
 
 
 def _ddl(relation: RelationInfo) -> str:

@@ -91,6 +91,13 @@ class Cursor:
             raise self.expected(what, "Put a name with other characters in double quotes.")
         return self.next().text
 
+    def whole_number(self, what: str) -> int:
+        """A number without a sign or a fraction."""
+        token = self.here
+        if token is None or token.kind is not Kind.NUMBER or not token.text.isdigit():
+            raise self.expected(what)
+        return int(self.next().text)
+
     def expect_end(self) -> None:
         if self.here is not None:
             raise self.expected("the end of the statement", "End the statement with ; before the next one.")

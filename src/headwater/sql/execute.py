@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from headwater.engine.home import Home
+from headwater.engine.queries import Running, Wanted
 from headwater.engine.read import Reader
 from headwater.engine.results import Result
 from headwater.errors import DefinitionError
@@ -40,20 +41,27 @@ class Executor:
         self._fold = fold
         self._changed = changed
 
-    def run(self, text: str, *, require_complete: bool = False) -> list[Result]:
+    def run(
+        self,
+        text: str,
+        *,
+        require_complete: bool = False,
+        timeout_s: float | None = None,
+        max_age_s: float | None = None,
+    ) -> list[Result]:
         """The results of all statements of a text; the first error ends it, what came before it stands."""
         results: list[Result] = []
         for step in steps(parse(text)):
-            results += self.carry_out(step, require_complete=require_complete)
+            results += self.carry_out(step, Wanted(require_complete, timeout_s, max_age_s))
         return results
 
-    def carry_out(self, step: Step, *, require_complete: bool = False) -> list[Result]:
+    def carry_out(self, step: Step, wanted: Wanted = Wanted()) -> list[Result]:  # noqa: B008
         """The results of one step: a statement, or a block, of which all or nothing is made."""
         if step.block:
             return self._define_together(step.statements)
-        return [self._one(step.statements[0], require_complete)]
+        return [self._one(step.statements[0], wanted)]
 
-    def _one(self, statement: st.Statement, require_complete: bool) -> Result:
+    def _one(self, statement: st.Statement, wanted: Wanted) -> Result:
         match statement:
             case st.CreateConnection() | st.CreateTable():
                 return self._define_together((statement,))[0]
@@ -70,11 +78,22 @@ class Executor:
             case st.FoldTable():
                 return self._fold_table(statement)
             case st.Query():
-                return run_query(self._reader(), statement, require_complete=require_complete)
+                return self._query(statement, statement.text, wanted)
             case st.Explain():
-                return run_query(self._reader(), statement.query, prefix=f"EXPLAIN {statement.mode} ")
+                # how old or complete its tables are does not matter to a plan
+                prefix = f"EXPLAIN {statement.mode} "
+                return self._query(statement.query, statement.text, Wanted(timeout_s=wanted.timeout_s), prefix)
+            case st.CancelQuery():
+                self._home.live.queries.cancel(statement.id)
+                return Result(message=f"query {statement.id} cancelled", statement=f"CANCEL QUERY {statement.id}")
             case _:
                 return listing.run(self._home, statement)
+
+    def _query(self, query: st.Query, text: str, wanted: Wanted, prefix: str = "") -> Result:
+        def work(running: Running) -> Result:
+            return run_query(self._reader(), query, running, wanted, prefix)
+
+        return self._home.live.queries.run(text, work, wanted.timeout_s)
 
     def _define_together(self, block: Sequence[st.Statement]) -> list[Result]:
         """Checks all definitions of a block, then stores them in one meta transaction: all or none."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import time
 from collections.abc import Sequence
 
 import pyarrow as pa
@@ -13,6 +14,7 @@ from headwater.config import Secret
 from headwater.engine.home import Home
 from headwater.engine.metrics import Family, collect
 from headwater.engine.progress import about, percent
+from headwater.engine.queries import Running
 from headwater.engine.results import Result, Status
 from headwater.engine.status import status_of
 from headwater.errors import SqlError
@@ -22,6 +24,7 @@ from headwater.source.options import SECRET
 from headwater.sql import statements as st
 from headwater.sql.define import unknown
 from headwater.sql.ranges import condition, joined
+from headwater.sql.tokens import hide_passwords
 
 EPOCHS_SHOWN = 100
 SEGMENTS_SHOWN = 1000
@@ -39,6 +42,8 @@ def run(home: Home, statement: st.Statement) -> Result:
             return _backfills(status_of(home, home.live.server))
         case st.Show(kind=st.Listing.METRICS):
             return _metrics(collect(home, home.live.server))
+        case st.Show(kind=st.Listing.QUERIES):
+            return _queries(home.live.queries.all())
     with home.meta.read() as c:
         match statement:
             case st.Show(kind=st.Listing.CONNECTIONS):
@@ -125,6 +130,16 @@ def _metrics(families: Sequence[Family]) -> Result:
         for x in f.samples
     ]
     return _rows(columns, rows, "SHOW METRICS")
+
+
+def _queries(running: Sequence[Running]) -> Result:
+    columns = [("id", LONG), ("started_at", TIME), ("seconds", DOUBLE), ("client", STRING), ("state", STRING)]
+    columns += [("query", STRING)]
+    now = time.time()
+    rows = [
+        (q.id, _time(q.since), round(now - q.since, 1), str(q.caller), q.state, hide_passwords(q.text)) for q in running
+    ]
+    return _rows(columns, rows, "SHOW QUERIES")
 
 
 def _epochs(c: Connection) -> Result:

@@ -48,7 +48,7 @@ TABLE = (
     Option(
         "backfill.parallelism",
         whole(1, 64),
-        "Scans of this table at once; by default half of Spark's slots.",
+        "Scans of this table at once; by default as many as there are cores.",
         live=True,
     ),
     Option(

@@ -4,8 +4,8 @@ CREATE CONNECTION [IF NOT EXISTS] name WITH (option = value, …)
 CREATE TABLE [IF NOT EXISTS] name [(columns | *)] [WITH (…)] FROM CONNECTION name [TABLE upstream] [WITH (…)]
 ALTER TABLE name SET (option = value, …)     RESYNC TABLE name
 DROP CONNECTION | TABLE [IF EXISTS] name [CASCADE]
-PAUSE | RESUME | CANCEL BACKFILL name
-SHOW CONNECTIONS | TABLES | BACKFILLS | METRICS | EPOCHS | SEGMENTS     SHOW CREATE CONNECTION | TABLE name
+PAUSE | RESUME | CANCEL BACKFILL name     CANCEL QUERY id
+SHOW CONNECTIONS | TABLES | BACKFILLS | METRICS | EPOCHS | SEGMENTS | QUERIES     SHOW CREATE CONNECTION | TABLE name
 DESCRIBE [TABLE] name     FOLD TABLE name     EXPLAIN [mode] query     BEGIN     COMMIT     query
 """
 
@@ -194,6 +194,14 @@ def _resync(c: Cursor) -> st.Statement:
     return st.ResyncTable(text=c.statement_text, line=c.line, name=c.name("a table's name"))
 
 
+def _cancel(c: Cursor) -> st.Statement:
+    if c.word_after != "QUERY":
+        return _control(c)
+    c.next()
+    c.next()
+    return st.CancelQuery(text=c.statement_text, line=c.line, id=c.whole_number("a query's number"))
+
+
 def _control(c: Cursor) -> st.Statement:
     verb = st.BackfillVerb(c.next().word)
     c.take("BACKFILL")
@@ -236,7 +244,7 @@ _READERS: dict[str, Callable[[Cursor], st.Statement]] = {
     "RESYNC": _resync,
     "PAUSE": _control,
     "RESUME": _control,
-    "CANCEL": _control,
+    "CANCEL": _cancel,
     "BEGIN": _begin,
     "COMMIT": _commit,
 }

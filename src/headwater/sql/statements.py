@@ -20,6 +20,7 @@ class Listing(StrEnum):
     METRICS = "metrics"
     EPOCHS = "epochs"
     SEGMENTS = "segments"
+    QUERIES = "queries"
 
 
 class ObjectKind(StrEnum):
@@ -113,7 +114,7 @@ class DropTable(Statement):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Show(Statement):
-    """SHOW CONNECTIONS, TABLES, BACKFILLS, METRICS, EPOCHS or SEGMENTS."""
+    """SHOW CONNECTIONS, TABLES, BACKFILLS, METRICS, EPOCHS, SEGMENTS or QUERIES."""
 
     kind: Listing
 
@@ -154,6 +155,13 @@ class ControlBackfill(Statement):
 
     verb: BackfillVerb
     name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CancelQuery(Statement):
+    """CANCEL QUERY: ends a query that SHOW QUERIES lists."""
+
+    id: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,89 @@
+"""The first commit of a base says what Spark and delta-rs must know of it, and nothing that nobody needs."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+
+from headwater.decode.values import arrow_schema
+from headwater.errors import DataError
+from headwater.model import Column, DataFile, RelationInfo, TableState, UpstreamType
+from headwater.relation import base
+from headwater.storage import Storage
+
+PLAIN = ("BOOLEAN", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE", "DECIMAL(38,9)", "STRING", "BINARY", "DATE")
+TIMES = ("TIMESTAMP", "TIMESTAMP_NTZ")
+NESTED = ("ARRAY<INT>", "ARRAY<ARRAY<DECIMAL(5,2)>>", "ARRAY<TIMESTAMP_NTZ>")
+
+
+def relation(*types: str, **options: str) -> RelationInfo:
+    columns = tuple(Column(f"c {i}`", t, UpstreamType("x", 1)) for i, t in enumerate(types))
+    return RelationInfo(
+        1, "t", 1, "s", "t", 1, columns, ("c 0`",), options, TableState.LIVE, None, "warehouse/1", -1, 0
+    )
+
+
+def created(tmp_path: Path, made: RelationInfo) -> DeltaTable:
+    storage = Storage(tmp_path)
+    assert base.create(storage, made) == 0
+    assert base.create(storage, replace(made, base_version=0)) == 0, "an existing one is left as it is"
+    return DeltaTable(storage.url(made.base_path))
+
+
+def test_every_type_is_what_the_relation_s_columns_are(tmp_path: Path) -> None:
+    made = relation(*PLAIN, *TIMES, *NESTED)
+    table = created(tmp_path, made)
+    assert pa.schema(table.schema().to_arrow()) == arrow_schema(made.columns)
+
+
+def protocol(table: DeltaTable) -> tuple[Any, ...]:
+    p = table.protocol()
+    return (
+        p.min_reader_version,
+        p.min_writer_version,
+        *(sorted(f or ()) for f in (p.reader_features, p.writer_features)),
+    )
+
+
+@pytest.mark.parametrize(
+    ("types", "vectors", "features"),
+    [
+        (PLAIN, "true", ["deletionVectors"]),
+        (PLAIN, "false", []),
+        (TIMES, "true", ["deletionVectors", "timestampNtz"]),
+        (("INT", "ARRAY<TIMESTAMP_NTZ>"), "false", ["timestampNtz"]),
+    ],
+)
+def test_only_the_features_that_are_used_are_asked_for(
+    tmp_path: Path, types: tuple[str, ...], vectors: str, features: list[str]
+) -> None:
+    table = created(tmp_path, relation(*types, deletion_vectors=vectors))
+    if not features:
+        assert protocol(table)[:2] == (1, 2)
+    else:
+        assert protocol(table) == (3, 7, features, sorted([*features, "appendOnly", "invariants"]))
+    assert table.metadata().configuration["delta.enableDeletionVectors"] == vectors
+
+
+def test_a_small_version_is_known_by_its_files(tmp_path: Path) -> None:
+    storage, made = Storage(tmp_path), relation("INT")
+    base.create(storage, made)
+    assert base.few_files(storage, made.base_path, 0) == ()
+    stats = json.dumps({"numRecords": 1})
+    for i in range(1, base.FEW_FILES + 2):
+        path = tmp_path / made.base_path / f"{i}.parquet"
+        path.write_bytes(b"x")
+        assert base.add_files(storage, made.base_path, [DataFile(path.name, 1, 1, stats)], "a", i) == i
+    few = base.few_files(storage, made.base_path, base.FEW_FILES)
+    assert sorted(few) == [f"{i}.parquet" for i in range(1, base.FEW_FILES + 1)]
+    assert base.few_files(storage, made.base_path, base.FEW_FILES + 1) == ()
+    (tmp_path / made.base_path / "1.parquet").unlink()
+    with pytest.raises(DataError) as e:
+        base.few_files(storage, made.base_path, 2)
+    assert e.value.code == "data.base_damaged"
