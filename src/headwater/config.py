@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from headwater.errors import DefinitionError
+from headwater.errors import DefinitionError, MachineError
 
 DEFAULT_HOME = "./headwater-data"
 
@@ -37,7 +37,14 @@ PIN_S = 3600.0
 
 def home_from(option: str | None) -> Path:
     """The home directory: the option, else HEADWATER_HOME, else ./headwater-data."""
-    return Path(option or os.environ.get("HEADWATER_HOME") or DEFAULT_HOME).absolute()
+    given = option or os.environ.get("HEADWATER_HOME") or DEFAULT_HOME
+    if "://" in given:  # on an object store Delta's log is safe only with conditional writes, which are not there yet
+        raise MachineError(
+            "home.unusable",
+            f"a home is a directory on a local disk, and {given} is none",
+            "Choose a local directory with --home DIR or HEADWATER_HOME.",
+        )
+    return Path(given).absolute()
 
 
 def meta_url_from(home: Path) -> str:

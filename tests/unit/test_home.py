@@ -48,6 +48,16 @@ def test_a_mistyped_home_is_named_and_not_created(
     assert not typo.exists()
 
 
+@pytest.mark.parametrize("command", [("run",), *READING], ids=" ".join)
+def test_an_object_store_is_refused_as_a_home(
+    command: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run(*command, "--home", "s3://bucket/lake") == 3
+    assert "home.unusable" in "".join(capsys.readouterr())
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_directory_that_is_no_home_stays_as_it_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
