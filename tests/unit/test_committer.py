@@ -6,11 +6,15 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
+import sqlalchemy as sa
 
 from headwater.engine import committer
+from headwater.engine.guard import Guard
+from headwater.engine.holes import scan_again
 from headwater.errors import DataError, FencedError
-from headwater.meta import connections, intents, lease, relations, spans
+from headwater.meta import connections, intents, lease, relations, spans, tables
 from headwater.model import SpanState, TableState
 from support.commits import TABLE, Commits, Held, span
 
@@ -296,3 +300,35 @@ def test_a_covered_span_settles_at_once_only_if_no_change_came_after_its_log_beg
     first = b.spans[0]
     assert (first.state is SpanState.SETTLED) == settles
     assert (first.log_index, first.saw) == ((7, None) if settles else (log_index, "5:5:"))
+
+
+def test_an_idle_table_moves_on_without_a_fold_but_never_over_changes_that_are_gone(b: Commits) -> None:
+    b.scan(0, [1], high=10)
+    b.scan(1, [11], high=10)
+    b.idle(10)
+    assert b.cover() is not None
+    for position in (20, 30, 40):
+        b.log(2, position, table=TABLE + 1)
+    b.publish()
+    version = b.delta_version()
+    moved = b.committer.advance([b.relation_id])
+    assert moved is not None and b.layout().log_index == 6 and b.delta_version() == version  # type: ignore[union-attr]
+    assert b.committer.advance([b.relation_id]) is None, "there is nothing left to move over"
+    for position in (50, 60):
+        b.log(2, position, table=TABLE + 1)
+    b.publish()
+    with b.home.meta.write() as c:
+        c.execute(sa.delete(tables.segment).where(tables.segment.c.last_index <= 8))
+    assert b.committer.advance([b.relation_id]) is None
+    assert b.layout().log_index == 6, "what is not kept is not known to be no change"  # type: ignore[union-attr]
+
+
+def test_the_first_error_of_a_table_counts_and_how_far_it_is_whole_stands_with_it(b: Commits) -> None:
+    guard = Guard(b.home, b.held)
+    guard.stop(b.relation_id, DataError("data.rewritten", "first"))
+    with b.home.meta.write() as c:
+        relations.set_stopped(c, b.relation_id, 7)
+    guard.stop(b.relation_id, DataError("data.base_damaged", "second"))
+    assert b.relation.stopped_at == 7 and (b.relation.error or {})["code"] == "data.rewritten"
+    assert not scan_again(b.home, b.held, b.relation, pa.table({"id": [1]}))
+    assert b.relation.state is TableState.FAILED, "keys that are to be read again do not wake it"

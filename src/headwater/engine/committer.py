@@ -28,6 +28,7 @@ from headwater.meta.intents import Intent
 from headwater.meta.lease import Lease
 from headwater.model import DataFile, Epoch, Json, Layout, RelationInfo, Span
 from headwater.relation import base, commits
+from headwater.relation.overlay import check_history
 from headwater.storage import boot
 
 log = logging.getLogger(__name__)
@@ -152,6 +153,8 @@ class Committer:
             return False
         if segments.count_changes(c, relation.connection_id, relation.upstream_id, layout.log_index, index):
             return False
+        if segments.first_kept(c, relation.connection_id) > layout.log_index + 1:
+            return False  # what is not kept is not known to be no change: reading the table says so
         settle.move(c, relation_id, [s.id for s in spans.all(c, relation_id)], index)
         settle.merge(c, relation_id)
         relations.set_folded(c, relation_id)
@@ -341,8 +344,9 @@ class Committer:
             layout = epochs.layout_at(c, relation.id, intent.body["epoch"])
             assert layout is not None
             changes = segments.count_changes(c, relation.connection_id, relation.upstream_id, layout.log_index, index)
-        if not changes:
-            return relation.base_version
+            if not changes:
+                check_history(c, relation, layout.log_index, index)
+                return relation.base_version
         try:
             return self._merge(relation, layout, index, app_id, intent.id)
         except Exception as e:

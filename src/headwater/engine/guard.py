@@ -53,11 +53,15 @@ class Guard:
             return relations.get_or_none(c, relation_id) is None
 
     def stop(self, relation_id: int, error: HeadwaterError) -> None:
-        """Stops the table with the error, and only it; one that was dropped meanwhile is left alone."""
+        """Stops the table with the error, and only it.
+
+        One that was dropped meanwhile is left alone, and so is one that has stopped already: the first error counts,
+        and with it stands how far the table is whole.
+        """
         with self.home.meta.write() as c:
             lease.check(c, self.held)
             relation = relations.get_or_none(c, relation_id)
-            if relation is None:
+            if relation is None or relation.state is TableState.FAILED:
                 return
             log.error("table failed name=%s code=%s", relation.name, error.code)
             relations.set_state(c, relation_id, TableState.FAILED, error)

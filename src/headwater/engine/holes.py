@@ -21,8 +21,9 @@ def scan_again(home: Home, held: Lease, relation: RelationInfo, keys: pa.Table) 
     """
     with home.meta.write() as c:
         lease.check(c, held)
-        if relations.get_or_none(c, relation.id) is None:
-            return False
+        current = relations.get_or_none(c, relation.id)
+        if current is None or current.state is TableState.FAILED:
+            return False  # dropped or stopped meanwhile
         if relation.ordered:
             texts = list(zip(*(key_texts(keys[k]) for k in relation.key), strict=True))
             for i, text in enumerate(texts):

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from sqlalchemy.engine import Connection
 
 from headwater.backfill.rule import Sees
 from headwater.config import PIN_S
@@ -193,20 +194,9 @@ class Overlays:
         )
 
     def _check_history(self, relation: RelationInfo, after: int, index: int) -> None:
-        """Raises if the changelog no longer holds (after, index]: what is not there must not look like no change.
-
-        Asked after the changes were read: what is there now was there then.
-        """
-        if after >= index:
-            return
+        """Asked after the changes were read: what is there now was there then."""
         with self._meta.read() as c:
-            first = segments.first_kept(c, relation.connection_id)
-        if first > after + 1:
-            raise DataError(
-                "data.history_missing",
-                f"{relation.name} needs changes from {after + 1} on, and the changelog begins at {first}",
-                f"RESYNC TABLE {relation.name} reads it anew.",
-            )
+            check_history(c, relation, after, index)
 
     def net_tail(
         self, relation: RelationInfo, layout: Layout, after: int, index: int, chain: Sequence[RunInfo]
@@ -239,6 +229,17 @@ class Overlays:
         with self._storage.fs.open_output_stream(target) as f:
             write_layer(f, tail, compression="none")
         return path
+
+
+def check_history(c: Connection, relation: RelationInfo, after: int, index: int) -> None:
+    """Raises if the changelog no longer holds (after, index]: what is not there must not look like no change."""
+    first = segments.first_kept(c, relation.connection_id)
+    if after < index and first > after + 1:
+        raise DataError(
+            "data.history_missing",
+            f"{relation.name} needs changes from {after + 1} on, and the changelog begins at {first}",
+            f"RESYNC TABLE {relation.name} reads it anew.",
+        )
 
 
 def usable(live: Sequence[RunInfo], after: int) -> list[RunInfo]:
