@@ -7,10 +7,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 
 from headwater.engine import claims
 from headwater.engine.backfill import Backfill
 from headwater.engine.clean import Cleaner
+from headwater.engine.read import Reader
 from headwater.errors import DataError
 from headwater.meta import epochs, lease, relations, segments
 from headwater.meta.lease import Lease
@@ -70,6 +72,10 @@ class Lake:
         connection.options.update({k.replace("__", "."): v for k, v in options.items()})
         with self.home.meta.write() as c:
             return claims.settle(c, connection, epochs.newest(c).id, now or time.time())  # type: ignore[union-attr]
+
+
+def no_spark() -> SparkSession:
+    raise AssertionError("nothing here needs Spark")
 
 
 @pytest.fixture
@@ -172,3 +178,17 @@ def test_a_start_tries_a_failed_table_again_only_if_its_changes_are_there(lake: 
     backfill.stop()
     assert lake.table(bad).history_missing is gone
     assert (lake.table(bad).state is TableState.FAILED) is gone
+
+
+def test_a_table_that_stopped_before_its_spans_were_of_one_moment_is_an_error_and_not_a_mixture(lake: Lake) -> None:
+    bad = lake.add("bad", 2)
+    lake.fail(bad)
+    with lake.home.meta.write() as c:
+        relations.set_stopped(c, bad, 5)
+    reader = Reader(lake.home, no_spark)
+    mixed = Layout(bad, 1, (CoveredSpan(Span(None, None), 3, 6, ("900:900:",)),), True)
+    with pytest.raises(DataError, match="one moment") as e:
+        reader._last_shown(lake.table(bad), mixed, 10)
+    assert e.value.hint == "RESYNC TABLE bad reads it anew."
+    covered = Layout(bad, 1, (CoveredSpan(Span(None, None), 3, 5, ("900:900:",)),), True)
+    assert reader._last_shown(lake.table(bad), covered, 10) == 5

@@ -161,18 +161,29 @@ class Reader:
             return _empty(session, relation), ""
         index = epoch.index_of(relation.connection_id)
         if relation.state is TableState.FAILED:  # its warning says so
-            index = self.last_readable(relation, layout, index)
+            index = self._last_shown(relation, layout, index)
         try:
             overlay = overlays.enter_context(self.overlays.use(relation, layout, index))
         except DataError as e:
             if e.code not in UNFOLLOWABLE:
                 raise
             stopped = f"{relation.name}: stopped: {e.message}"  # nobody has judged it yet
-            index = self.last_readable(relation, layout, index)
+            index = self._last_shown(relation, layout, index)
             overlay = overlays.enter_context(self.overlays.use(relation, layout, index))
         if overlay.holes.num_rows and not relation.ordered:
             return _empty(session, relation), stopped  # hidden as a whole until it has been read again
         return dataframe(session, self._home.storage, relation, layout, overlay), stopped
+
+    def _last_shown(self, relation: RelationInfo, layout: Layout, index: int) -> int:
+        """Where a table that has stopped is read; an error if its spans are of different moments there."""
+        last = self.last_readable(relation, layout, index)
+        if not layout.settled and last < max(s.cover_index for s in layout.spans):
+            raise DataError(
+                "data.history_missing",
+                f"{relation.name} stopped before what was read of it could be brought to one moment",
+                f"RESYNC TABLE {relation.name} reads it anew.",
+            )
+        return last
 
     def last_readable(self, relation: RelationInfo, layout: Layout, index: int) -> int:
         """A table that has stopped stays readable as it was when it could last be followed, at whole transactions."""
