@@ -46,8 +46,9 @@ def settle(c: Connection, connection: ConnectionInfo, oldest_epoch: int, now: fl
     for relation in relations.all(c, connection.id):
         index = claim(c, relation, connection.committed_index, oldest_epoch)
         if index < connection.committed_index and relation.state is TableState.FAILED:
-            expired = now - (relation.failed_at or now) > max(keep_s, GRACE_S)
-            if expired or index < over:
+            failed_s = now - (relation.failed_at or now)
+            expired = failed_s > max(keep_s, GRACE_S)
+            if expired or (index < over and failed_s > GRACE_S):
                 _take(c, relation, f"{keep_s / 3600:g} h" if expired else f"changelog.max_bytes = {most}")
                 continue
         needed = min(needed, index)

@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from headwater.config import CAPTURE_SILENCE_S
@@ -19,6 +20,7 @@ from headwater.errors import HeadwaterError, Retry
 FIRST_WORD_S = 120.0  # a process that starts on a busy machine has spoken by then
 RESTART_FIRST_S = 0.5
 RESTART_LAST_S = 30.0
+KILLED_S = 10.0  # by then a killed process is gone, unless the kernel itself waits
 
 
 @dataclass(slots=True)
@@ -119,7 +121,8 @@ class Supervisor:
         error = HeadwaterError("job.failed", silence, hint, Retry.AUTO)
         self.home.live.failures.failed(Who("capture", connection=id), error)
         child.process.kill()
-        child.process.wait(10)
+        with suppress(subprocess.TimeoutExpired):  # it waits for a disk that does not answer: looked at again next time
+            child.process.wait(KILLED_S)
 
     def _start(self, id: int) -> _Child:
         logs = self.home.path / "logs"
