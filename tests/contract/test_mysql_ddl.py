@@ -278,7 +278,7 @@ def test_what_changes_no_row_of_ours_stops_nothing(helped: MyDatabase) -> None:
         "ROLLBACK TO SAVEPOINT s",
         "RELEASE SAVEPOINT s",
         "COMMIT",
-        "CREATE EVENT ev ON SCHEDULE EVERY 1 DAY DO DELETE FROM t",
+        "CREATE EVENT ev ON SCHEDULE AT now() + INTERVAL 1 DAY DO DELETE FROM t",
         "DROP EVENT ev",
         "DROP TRIGGER g",
         "ALTER TABLE near ADD x int",
