@@ -87,6 +87,7 @@ class UpstreamType:
     charset: str = ""
     labels: tuple[str, ...] = ()  # of an enumeration, in its order
     place: int = field(default=0, compare=False)  # the column's number, which outlives its name; 0: it has none
+    unique: bool = field(default=False, compare=False)  # of a key that rests on a unique index, not on the primary key
 
 
 @dataclass(frozen=True, slots=True)

@@ -247,6 +247,36 @@ def test_a_filled_table_that_is_attached_is_found(session: Any, after: After, ma
     assert after("parts", steps) == [Finding(Event.ATTACHED, '"public"."p3"')]
 
 
+WITHIN = "BEGIN; CREATE TABLE p3 (a int PRIMARY KEY, b text); {filled}; {attach}; COMMIT"
+ATTACH = "ALTER TABLE parts ATTACH PARTITION p3 FOR VALUES FROM (20) TO (30)"
+
+
+@pytest.mark.parametrize(
+    "filled",
+    [
+        "SAVEPOINT s; INSERT INTO p3 VALUES (21); RELEASE s",
+        "SAVEPOINT s; INSERT INTO p3 VALUES (21); SAVEPOINT t; INSERT INTO p3 VALUES (22); ROLLBACK TO t",
+        "SAVEPOINT s; INSERT INTO p3 VALUES (21); SAVEPOINT t; DELETE FROM p3; ROLLBACK TO t; RELEASE s",
+        "DO 'BEGIN INSERT INTO p3 VALUES (21); EXCEPTION WHEN unique_violation THEN NULL; END'",
+    ],
+)
+def test_rows_that_a_subtransaction_wrote_before_the_attach_are_found(after: After, filled: str) -> None:
+    found = after("parts", WITHIN.format(filled=filled, attach=ATTACH), "INSERT INTO parts VALUES (25)")
+    assert found == [Finding(Event.ATTACHED, '"public"."p3"')]
+
+
+def test_rows_that_came_after_the_attach_are_no_finding(session: Any) -> None:
+    """Also of transactions with several commands, once the table was seen to be attached."""
+    relation = relation_of(session, "parts")
+    before = look_at(session, relation)
+    session.execute(WITHIN.format(filled="SELECT 1", attach=ATTACH))
+    session.execute("INSERT INTO parts VALUES (21)")
+    session.execute("BEGIN; SAVEPOINT s; INSERT INTO parts VALUES (22); COMMIT")
+    seen = look_at(session, relation)
+    session.execute("BEGIN; UPDATE plain SET c = 2; UPDATE plain SET c = 3; INSERT INTO parts VALUES (23); COMMIT")
+    assert findings(session, before, seen, relation) == []
+
+
 def test_a_partition_that_we_may_not_read_needs_no_reading_or_stops_its_table(session: Any, database: Any) -> None:
     relation = relation_of(session, "parts")
     before = look_at(session, relation)

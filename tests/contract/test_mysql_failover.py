@@ -152,8 +152,16 @@ def test_names_come_from_the_upstream_where_the_log_has_none(nameless: MyDatabas
     assert reader.relations == [relation, relation]
 
 
+def without_a(database: MyDatabase) -> LogReader:
+    """Reads the table for a relation that leaves out its column a, which may then have any name."""
+    reader = LogReader(database, ("t",))
+    ((id, taken),) = reader.memory.relations.items()
+    reader.memory.relations[id] = replace(taken, columns=tuple(c for c in taken.columns if c.name != "a"))
+    return reader
+
+
 def test_a_renamed_column_has_its_new_name_behind_the_rename(nameless: MyDatabase) -> None:
-    reader = LogReader(nameless, ("t",))
+    reader = without_a(nameless)
     nameless.execute("INSERT INTO t VALUES (1, 'a', 'y')")
     assert len(reader.read()) == 1
     assert names(reader) == [["id", "a", "e"]]
@@ -165,7 +173,7 @@ def test_a_renamed_column_has_its_new_name_behind_the_rename(nameless: MyDatabas
 
 
 def test_rows_that_were_named_by_a_later_table_break_it(nameless: MyDatabase) -> None:
-    reader = LogReader(nameless, ("t",))
+    reader = without_a(nameless)
     nameless.execute("INSERT INTO t VALUES (1, 'a', 'y')")
     nameless.execute("ALTER TABLE t CHANGE COLUMN a b varchar(9) CHARSET latin1")  # before we could look
     nameless.execute("INSERT INTO t VALUES (2, 'b', 'y')")

@@ -34,11 +34,13 @@ def run(database: MyDatabase, *statements: str) -> None:
             cursor.execute(statement)
 
 
-def columns_of(database: MyDatabase, table: str, declared: dict[str, str] | None = None) -> tuple[Column, ...]:
+def columns_of(
+    database: MyDatabase, table: str, declared: dict[str, str] | None = None, key: tuple[str, ...] = ()
+) -> tuple[Column, ...]:
     """The table's columns as a relation has them: default lake types unless declared otherwise."""
     session = database.endpoint.connect()
     try:
-        found = find_table(session, database.name, table, None, (), database.options)
+        found = find_table(session, database.name, table, None, key, database.options)
     finally:
         session.close()
     wanted = declared or {}

@@ -18,7 +18,7 @@ from headwater.engine.clean import clean_start
 from headwater.engine.home import Home
 from headwater.meta import connections, lease, merged, segments, tables
 from headwater.meta.merged import Aged
-from headwater.model import Segment
+from headwater.model import Op, Part, Segment
 from support.log import Log
 from support.messages import begin, commit, relation, row, truncate
 
@@ -78,10 +78,18 @@ def test_merged_segments_are_the_segments_one_after_the_other(
     with log.home.meta.read() as c:
         left = segments.in_range(c, log.id, 0, 10**9)
         assert segments.count_changes(c, log.id, 1, 0, 10**9) == len(before[0][0])
-        assert segments.count_truncates(c, log.id, 1) == len(sizes)
+        check_truncates(log, segments.of_table(c, log.id, 1, 0, 10**9), len(sizes))
         check_numbers(left, old)
         assert merged.aged(c, log.id, time.time() + 1)[-1].created_at == newest, "retention counts from the newest"
     log.home.meta.close()
+
+
+def check_truncates(log: Log, pieces: list[tuple[str, Part]], count: int) -> None:
+    """The parts say how many TRUNCATEs they hold; whoever looks for them reads no other."""
+    emptying = [(path, part) for path, part in pieces if part.truncates]
+    assert sum(part.truncates for _, part in emptying) == count
+    rows = reader.read_table(log.home.storage, emptying, 0, 10**9)
+    assert rows["op"].to_pylist().count(int(Op.TRUNCATE)) == count
 
 
 def check_numbers(left: list[Segment], old: list[Segment]) -> None:

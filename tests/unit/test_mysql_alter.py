@@ -73,6 +73,7 @@ def judged(clauses: str, mode: int = s.STRICT, **more: Any) -> str:
         "MODIFY v INT(11) NULL FIRST",
         "CHANGE v v INTEGER AFTER name",
         "MODIFY d DECIMAL(10,2) DEFAULT -1.5",
+        "MODIFY v BIGINT, MODIFY d DECIMAL(14,4), MODIFY at TIMESTAMP(3) NULL",
         "MODIFY name VARCHAR(20) NOT NULL DEFAULT _utf8mb4'x'",
         "MODIFY name VARCHAR(20) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin",
         "MODIFY e ENUM('a','b','c')",
@@ -108,14 +109,15 @@ def test_what_changes_no_value_is_followed(clauses: str) -> None:
         "CHANGE other v INT",
         "MODIFY V INT",
         "MODIFY v SMALLINT",
-        "MODIFY v BIGINT",
+        "MODIFY v BIGINT UNSIGNED",
         "MODIFY v INT UNSIGNED",
         "MODIFY v INT GENERATED ALWAYS AS (id + 1) STORED",
         "MODIFY v INT AS (id + 1)",
         "MODIFY v INT AUTO_INCREMENT",
         "MODIFY v INT WITHOUT SYSTEM VERSIONING",
         "MODIFY v INT SOMETHING NEW",
-        "MODIFY d DECIMAL(20,2)",
+        "MODIFY d DECIMAL(11,4)",
+        "MODIFY d DECIMAL(12,2) UNSIGNED",
         "MODIFY d DECIMAL(10,1)",
         "MODIFY name VARCHAR(9)",
         "MODIFY name CHAR(10)",
@@ -185,8 +187,12 @@ def test_a_column_that_grew_may_not_shrink_back() -> None:
         "name": LogColumn("name", 15, 80, False, charset="utf8mb4"),
         "body": LogColumn("body", 252, 3, False, charset="utf8mb4"),
         "e": LogColumn("e", 247, 1, False, charset="utf8mb4", labels=("a", "b", "c")),
+        "v": LogColumn("v", 8, 0, False),
+        "d": LogColumn("d", 246, 14 << 8 | 4, False),
+        "at": LogColumn("at", 17, 3, False),
     }
-    for clauses in ("MODIFY name VARCHAR(15)", "MODIFY body TEXT", "MODIFY e ENUM('a','b')"):
+    texts = ("MODIFY name VARCHAR(15)", "MODIFY body TEXT", "MODIFY e ENUM('a','b')")
+    for clauses in (*texts, "MODIFY v INT", "MODIFY d DECIMAL(10,2)", "MODIFY at TIMESTAMP NULL"):
         assert judged(clauses) == ""
         assert judged(clauses, logged=logged) != ""
     assert judged("MODIFY name VARCHAR(20), MODIFY body LONGTEXT, MODIFY e ENUM('a','b','c')", logged=logged) == ""

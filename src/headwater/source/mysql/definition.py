@@ -11,16 +11,18 @@ from headwater.source.mysql.lexer import Kind, Token
 from headwater.source.mysql.words import Words
 
 _SAME_TYPE = {"INTEGER": "int", "DEC": "decimal", "NUMERIC": "decimal", "FIXED": "decimal"}
-_WHOLE = frozenset({"tinyint", "smallint", "mediumint", "int", "bigint"})
-_EXACT = _WHOLE | {"decimal", "float", "double", "bit", "year", "date", "time", "datetime", "json", "uuid", "inet4"}
-_EXACT |= {"inet6", "vector", "binary"}  # go on only as they were
+_WHOLE = {"tinyint": 8, "smallint": 16, "mediumint": 24, "int": 32, "bigint": 64}  # bits
+_CLOCKS = frozenset({"time", "datetime", "timestamp"})
+# go on only as they were
+_EXACT = frozenset({"float", "double", "bit", "year", "date", "json", "uuid", "inet4", "inet6", "vector", "binary"})
 _LONGER = frozenset({"char", "varchar", "varbinary"})  # may get longer
 _ROOM = {"tinytext": 1, "text": 2, "mediumtext": 3, "longtext": 4, "tinyblob": 1, "blob": 2, "mediumblob": 3}
 _ROOM |= {"longblob": 4}  # bytes that tell a value's length
 _TEXTS = frozenset({"char", "varchar", "tinytext", "text", "mediumtext", "longtext", "enum", "set"})
 _DEFAULT_SIZE = {"decimal": (10, 0), "char": (1,), "binary": (1,), "bit": (1,)}
-_DEFAULT_SIZE |= dict.fromkeys(("time", "datetime", "timestamp"), (0,))
-_WITHOUT_SIZE = _WHOLE | {"float", "double", "year", "date", "json", "uuid", "inet4", "inet6"}
+_DEFAULT_SIZE |= dict.fromkeys(_CLOCKS, (0,))
+_WITHOUT_SIZE = _WHOLE.keys() | {"float", "double", "year", "date", "json", "uuid", "inet4", "inet6"}
+_LOGGED_WHOLE = {t.TINY: "tinyint", t.SHORT: "smallint", t.INT24: "mediumint", t.LONG: "int", t.LONGLONG: "bigint"}
 _INERT = frozenset({"VISIBLE", "INVISIBLE", "FIRST", "SIGNED", "ENFORCED", "UNIQUE"})
 
 
@@ -141,7 +143,7 @@ def type_of(upstream: UpstreamType) -> Type:
     """The type that a relation knows for a column."""
     size = {
         "decimal": (upstream.precision or 10, upstream.scale or 0),
-        **dict.fromkeys(("time", "datetime", "timestamp"), (upstream.scale or 0,)),
+        **dict.fromkeys(_CLOCKS, (upstream.scale or 0,)),
         **{name: (room,) for name, room in _ROOM.items()},
     }.get(upstream.name, () if upstream.length is None else (upstream.length,))
     size = () if upstream.name in _WITHOUT_SIZE else size
@@ -156,6 +158,14 @@ def as_logged(type: Type, column: LogColumn) -> Type:
         return replace(type, size=(column.modifier,), charset=column.charset)
     if type.name in ("enum", "set") and column.labels:
         return replace(type, labels=column.labels)
+    if type.name in _WHOLE and column.type_oid in _LOGGED_WHOLE:
+        return replace(type, name=_LOGGED_WHOLE[column.type_oid], unsigned=column.unsigned)
+    if type.name == "decimal" and column.type_oid == t.NEWDECIMAL:
+        return replace(type, size=divmod(column.modifier, 256), unsigned=column.unsigned)
+    if type.name == "float" and column.type_oid == t.DOUBLE:
+        return replace(type, name="double")
+    if type.name in _CLOCKS and column.type_oid in (t.TIME2, t.DATETIME2, t.TIMESTAMP2):
+        return replace(type, size=(column.modifier,))
     return type
 
 
@@ -166,10 +176,25 @@ def takes_all(old: Type, new: Type) -> bool:
     if old.name in _ROOM:
         same_kind = new.name in _ROOM and old.name[-4:] == new.name[-4:]
         return same_kind and not new.size and _ROOM[new.name] >= old.size[0]
-    if old.name != new.name or old.unsigned != new.unsigned:
+    if old.name in _WHOLE and new.name in _WHOLE:
+        return _holds_sign(old, new) and _WHOLE[new.name] + new.unsigned >= _WHOLE[old.name] + old.unsigned
+    if (old.name, new.name) == ("float", "double"):
+        return not new.size and _holds_sign(old, new)
+    if old.name != new.name:
+        return False
+    if old.name == "decimal":
+        (digits, scale), (new_digits, new_scale) = old.size, new.size
+        return _holds_sign(old, new) and new_scale >= scale and new_digits - new_scale >= digits - scale
+    if old.name in _CLOCKS:
+        return new.size[0] >= old.size[0]
+    if old.unsigned != new.unsigned:
         return False
     if old.name in ("enum", "set"):
         return new.labels[: len(old.labels)] == old.labels
     if old.name in _LONGER:
         return bool(new.size and old.size) and new.size[0] >= old.size[0]
-    return old.name in _EXACT | {"timestamp"} and old.size == new.size
+    return old.name in _EXACT and old.size == new.size
+
+
+def _holds_sign(old: Type, new: Type) -> bool:
+    return old.unsigned or not new.unsigned

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from headwater.errors import DefinitionError, SourceError
 from headwater.source.mysql.ask import query
@@ -40,12 +41,17 @@ def find_table(
     _check_readable(session, table, chosen)
     notices = _check_cascades(table, waived=options.get("cascade.waived") == "true") + _doubts(table, chosen)
     booleans = options.get("tinyint1", "bool") == "bool"
+    declared = frozenset(names if not index.is_primary else ())
     return FoundTable(
         id=table_number(table.schema, table.name),
         schema=table.schema,
         name=table.name,
         columns=tuple(
-            FoundColumn(c.name, upstream_type(c.raw, in_key=c.name in names, booleans=booleans), c.not_null)
+            FoundColumn(
+                c.name,
+                replace(upstream_type(c.raw, in_key=c.name in names, booleans=booleans), unique=c.name in declared),
+                c.not_null,
+            )
             for c in chosen
         ),
         key=tuple(names),

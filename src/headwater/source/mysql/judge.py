@@ -35,13 +35,14 @@ def verdict(changes: Sequence[Change], statement: Statement, subject: Subject) -
 def _reasons(change: Change, statement: Statement, taken: Taken, subject: Subject) -> Iterator[str]:
     columns = {c.name.lower(): c for c in taken.columns}
     key = {k.lower() for k in taken.key}
+    declared = key != subject.primary or _rests_on_index(taken)
     name = change.name.lower()
     match change.touches:
         case Touches.ROWS:
             yield change.reason
-        case Touches.KEY:
+        case Touches.KEY if not (_rests_on_index(taken) and statement.strict):  # a new one may rid columns of NULLs
             yield "its primary key changed"
-        case Touches.INDEX if key != subject.primary:
+        case Touches.INDEX if declared:
             yield "an index was dropped, which may have been the one that its key rests on"
         case Touches.CASCADE if subject.hides_cascades:
             yield f"it got a foreign key ({change.reason}) that changes rows without log events"
@@ -61,9 +62,13 @@ def _reasons(change: Change, statement: Statement, taken: Taken, subject: Subjec
                 logged = subject.logged.get(name)
                 old = type_of(known.upstream)
                 types = [old] if logged is None else [old, as_logged(old, logged)]
-                declared = name in key and key != subject.primary
-                if not _keeps_values(change.definition, statement, types, declared):
+                if not _keeps_values(change.definition, statement, types, declared and name in key):
                     yield f"its column {known.name} was defined anew, which may change its values"
+
+
+def _rests_on_index(taken: Taken) -> bool:
+    """Whether the key was declared and is not the primary key; a key of unknown origin may still be."""
+    return any(c.upstream.unique for c in taken.columns if c.name in taken.key)
 
 
 def _converts_well(change: Change, statement: Statement, taken: Taken) -> bool:

@@ -91,7 +91,7 @@ class MysqlUpstream:
         return {id: Look(shape) for id, shape in shapes.items()}
 
     def compare(self, before: Look, after: Look, relation: RelationInfo, truncates: Sequence[int]) -> Verdict:
-        return Verdict(watch.verdict(before.shape, after.shape, relation.name))
+        return Verdict(watch.verdict(before.shape, after.shape, relation.name, relation.key))
 
     def log_end(self, since: str) -> LogEnd:
         start = Position.parse(since)

@@ -25,7 +25,7 @@ SELECT table_name, column_name, column_type, coalesce(character_set_name, ''), c
 FROM information_schema.columns WHERE table_schema = %s AND table_name IN ({names})
 """
 KEYS = """
-SELECT table_name, index_name, coalesce(column_name, '')
+SELECT table_name, index_name, column_name, sub_part IS NULL AND nullable <> 'YES' AND column_name IS NOT NULL
 FROM information_schema.statistics WHERE table_schema = %s AND table_name IN ({names}) AND non_unique = 0
 ORDER BY table_name, index_name, seq_in_index
 """
@@ -46,11 +46,11 @@ def fingerprints(session: Session, database: str, ids: Sequence[int]) -> dict[in
     return {i: json.dumps(shape, sort_keys=True) if shape else "" for i, shape in found.items()}
 
 
-def verdict(before: str, after: str, table: str) -> DataError | None:
+def verdict(before: str, after: str, table: str, key: Sequence[str]) -> DataError | None:
     """The error that stops the table, if its rows may have changed between two fingerprints without log events."""
     if before == after or not before:
         return None
-    happened = "was dropped" if not after else _change(json.loads(before), json.loads(after))
+    happened = "was dropped" if not after else _change(json.loads(before), json.loads(after), set(key))
     if happened is None:
         return None
     return DataError(
@@ -60,16 +60,14 @@ def verdict(before: str, after: str, table: str) -> DataError | None:
     )
 
 
-def _change(old: dict[str, Any], new: dict[str, Any]) -> str | None:
+def _change(old: dict[str, Any], new: dict[str, Any], key: set[str]) -> str | None:
     if new["kind"] != "BASE TABLE":
         return f"was replaced by a {new['kind'].lower()}"
     if new["engine"] != old["engine"]:
         return f"moved from {old['engine']} to {new['engine']}"
-    for index, columns in old.get("keys", {}).items():
-        if new["keys"].get(index) != columns and index == "PRIMARY":
-            return f"no longer has the primary key ({', '.join(columns)})"
-        if index not in new["keys"] and "PRIMARY" not in old["keys"]:
-            return f"lost its unique index {index}"
+    lost = _lost_key(old.get("keys", {}), new["keys"], key)
+    if lost:
+        return lost
     if old["partitioned"] == new["partitioned"]:
         gone = [p for p in old["partitions"] if p not in new["partitions"]]
         if gone:
@@ -79,6 +77,17 @@ def _change(old: dict[str, Any], new: dict[str, Any]) -> str | None:
         now = new["columns"].get(name)
         if now and now[:2] == [type, charset] and now[2] != expression:
             return f"computes its column {name} in another way"
+    return None
+
+
+def _lost_key(old: dict[str, list[str]], new: dict[str, list[str]], key: set[str]) -> str | None:
+    """What became of the index that tells our rows apart; other indexes are of no concern, nor is its name."""
+    primary = old.get("PRIMARY", [])
+    if set(primary) == key:
+        return f"no longer has the primary key ({', '.join(primary)})" if new.get("PRIMARY") != primary else None
+    rests = next((f"{index} ({', '.join(columns)})" for index, columns in old.items() if set(columns) == key), None)
+    if rests and not any(set(columns) == key for columns in new.values()):
+        return f"lost its unique index {rests}"
     return None
 
 
@@ -93,9 +102,14 @@ def _shapes(session: Session, schema: str, names: list[str]) -> dict[str, dict[s
     for name, column, *shape in query(session, COLUMNS.format(names=marks), ask):
         if name in shapes:
             shapes[name]["columns"][column] = shape
-    for name, index, column in query(session, KEYS.format(names=marks), ask):
+    partial = set()  # indexes that leave rows alike: of beginnings or expressions, or with NULL
+    for name, index, column, whole in query(session, KEYS.format(names=marks), ask):
         if name in shapes:
             shapes[name]["keys"].setdefault(index, []).append(column)
+        if not whole:
+            partial.add((name, index))
+    for name, index in partial:
+        shapes.get(name, {"keys": {}})["keys"].pop(index, None)
     for name, method, expression, partition in query(session, PARTITIONS.format(names=marks), ask):
         if name in shapes:
             shapes[name]["partitioned"] = f"{method} {expression}"

@@ -16,7 +16,7 @@ from headwater.errors import DataError, SourceError
 from headwater.model import RelationInfo
 from headwater.source.postgres.ask import Session, query
 from headwater.source.postgres.session import quote_literal
-from headwater.source.postgres.snapshot import sees
+from headwater.source.postgres.snapshot import Snapshot, sees
 from headwater.source.upstream import Look, Verdict
 
 
@@ -90,7 +90,7 @@ def findings(session: Session, before: Look, after: Look, relation: RelationInfo
     old, new = json.loads(before.shape or "{}"), json.loads(after.shape)
     found = [Finding(Event.DETACHED, old[oid]["name"]) for oid in old.keys() - new.keys()]
     for oid in new.keys() - old.keys():
-        found += _joined(session, new[oid])
+        found += _joined(session, new[oid], after)
     for oid in new:
         was, now = old.get(oid), new[oid]
         found += [Finding(event, now["name"]) for event in _standing(was, now, relation)]
@@ -101,15 +101,27 @@ def findings(session: Session, before: Look, after: Look, relation: RelationInfo
     return sorted(found, key=lambda f: (f.event, f.table, f.column))
 
 
-def _joined(session: Session, part: Member) -> Iterator[Finding]:
+def _joined(session: Session, part: Member, after: Look) -> Iterator[Finding]:
     """A partition that was not there before: the log has its rows if it was made as a partition, or came empty."""
-    if not part["born"] and _came_with_rows(session, part):
+    if not part["born"] and _came_with_rows(session, part, after):
         yield Finding(Event.ATTACHED, part["name"])
     if part["kind"] == "f":
         yield Finding(Event.UNLOGGED, part["name"])
 
 
-def _came_with_rows(session: Session, part: Member) -> bool:
+# Rows of a table that one transaction made, filled and attached. A subtransaction has a number of its own, above that
+# of its transaction and below those given after the look, but counts commands with it: what it wrote before the ATTACH
+# stands between the first command and that one. A command's number is lost once somebody tried to delete the row.
+EARLY_ROWS = """
+SELECT 1 FROM ONLY {name} r WHERE r.xmin = %(attached)s::xid
+OR age(r.xmin) < age(%(attached)s::xid) AND age(r.xmin) > age(%(seen)s::xid) AND (r.xmax <> '0'::xid OR
+  r.cmin::text::bigint > 0 AND r.cmin::text::bigint < coalesce((SELECT i.cmin::text::bigint FROM pg_inherits i
+    WHERE i.inhrelid = {literal}::regclass AND i.xmin = %(attached)s::xid AND i.xmax = '0'::xid), 4294967295))
+LIMIT 1
+"""
+
+
+def _came_with_rows(session: Session, part: Member, after: Look) -> bool:
     """Whether a table may have had rows when it was attached.
 
     One that was made by the transaction that attached it had them if that transaction wrote some that are still there.
@@ -123,7 +135,9 @@ def _came_with_rows(session: Session, part: Member) -> bool:
                 return False
             if part["attached"] != part["made"]:
                 return True
-            return bool(query(session, f"SELECT 1 FROM ONLY {name} WHERE xmin = %s::xid LIMIT 1", (part["attached"],)))
+            seen = Snapshot.parse(after.saw).xmax % 2**32
+            early = EARLY_ROWS.format(name=name.replace("%", "%%"), literal=quote_literal(name).replace("%", "%%"))
+            return bool(query(session, early, {"attached": part["attached"], "seen": str(seen)}))
     except SourceError as e:
         if isinstance(e.__cause__, pg_errors.InsufficientPrivilege):
             return True
