@@ -174,6 +174,7 @@ def test_a_spark_that_was_killed_is_started_again_while_captures_go_on(lake: Lak
     goes_on(lake, upstream, "after a dead Spark")
     assert [p.pid for p in lake.children(CAPTURE)] == captures
     wait_for(lambda: not lake.status().jobs, "nothing fails any more")
+    assert "Traceback" not in lake.log and "ERROR" not in lake.log, lake.log
 
 
 def test_a_full_disk_is_told_and_everything_goes_on_once_there_is_room(

@@ -155,6 +155,7 @@ def start(home: Path, java_options: str = "") -> SparkSession:
         raise MachineError("spark.failed", "Spark did not start", f"See {logs / 'spark.log'} for the reason.") from e
     session.sparkContext.setLogLevel("WARN")
     _log_to(logs / "pyspark.log")
+    _hang_up_quietly(session)
     return session
 
 
@@ -208,6 +209,12 @@ def _log_to(log: Path) -> None:
     logger = PySparkLogger.getLogger("SQLQueryContextLogger")
     logger.handlers = [logging.FileHandler(log, delay=True)]
     logger.propagate = False
+
+
+def _hang_up_quietly(session: SparkSession) -> None:
+    """PySpark prints a stack trace when the JVM has ended before us; whoever needs Spark meets it, and says so."""
+    server: Any = session.sparkContext._accumulatorServer
+    server.handle_error = lambda request, address: log.info("Spark hung up")
 
 
 def check_session(session: SparkSession) -> SparkSession:
