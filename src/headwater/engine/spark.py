@@ -196,7 +196,11 @@ def stop(session: SparkSession) -> None:
 
 
 def _forget() -> None:
-    """PySpark takes the JVM of this process for immortal: what it remembers of a dead one goes."""
+    """PySpark takes the JVM of this process for immortal: what it remembers of one goes, and what is left of it."""
+    process = getattr(SparkContext._gateway, "proc", None)
+    if process is not None and process.poll() is None:
+        process.kill()  # it runs, but the start of a session on it failed
+        process.wait(END_S)
     with SparkContext._lock:
         SparkContext._active_spark_context = None
         SparkContext._gateway = None
