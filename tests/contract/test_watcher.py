@@ -14,7 +14,7 @@ from headwater.engine.status import status_of
 from headwater.engine.upstreams import upstream_of
 from headwater.engine.watcher import Watcher
 from headwater.meta import connections, lease, relations
-from headwater.model import Column, RelationInfo, TableState
+from headwater.model import Column, ConnectionState, RelationInfo, TableState
 from support.capture import PUBLICATION, Captured, Upstream, captured
 
 TABLES = "TABLE ONLY plain, ONLY other, ONLY parts WITH (publish_via_partition_root = true)"
@@ -152,6 +152,39 @@ def test_a_look_that_fails_concerns_its_table_and_is_shown(watched: Watched) -> 
         other.execute("COMMIT")
     w.watch()
     assert w.notices("parts") == [] and "was attached with rows in it" in w.error("parts")
+
+
+def test_an_upstream_that_cannot_be_looked_at_is_shown_and_keeps_no_other_from_being_looked_at(
+    watched: Watched,
+) -> None:
+    w, home = watched, watched.captured.home
+    for name in ("plain", "other", "parts"):
+        with home.meta.write() as c:
+            relations.set_state(c, w.table(name).id, TableState.FAILED)
+    with home.meta.write() as c:
+        broken = connections.add(c, name="broken", type="postgres-cdc", options={}, secret="", position="0/10")
+        connections.set_state(c, broken, ConnectionState.RUNNING)
+        id = relations.add(
+            c,
+            name="far",
+            connection_id=broken,
+            upstream_schema="public",
+            upstream_table="far",
+            upstream_id=1,
+            columns=w.table("plain").columns,
+            key=("id",),
+            options={},
+            statement="",
+        )
+        relations.set_state(c, id, TableState.LIVE)
+    w.follow("other", "looked_at_after_it")
+    w.watch("DROP TABLE other")
+    assert "was dropped" in w.error("looked_at_after_it")
+    status = status_of(home, None)
+    (shown,) = (x for x in status.connections if x.name == "broken")
+    assert shown.code == "job.failed" and "KeyError" in shown.error, shown
+    (note,) = w.notices("far")
+    assert note.startswith("what its log does not tell cannot be checked: ")
 
 
 def test_a_column_that_is_added_before_the_first_row_is_reported(watched: Watched) -> None:

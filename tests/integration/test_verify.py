@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from headwater.check.verify import Target, Verified, verify
+from headwater.check.verify import Target, Unverified, Verified, verify
 from headwater.decode.values import arrow_schema, lake_type
+from headwater.errors import HeadwaterError
 from headwater.model import Bound, Column, CoveredSpan, Layout, RelationInfo, Span, TableState
 from headwater.source.postgres.catalog import describe_table
 from headwater.source.postgres.reach import PostgresReach
@@ -64,7 +66,7 @@ def outcome(database: Any, relation: RelationInfo, lake: DataFrame, layout: Layo
     (found,) = verify(
         [Target(relation, layout, lambda _: lake)], PostgresReach(endpoint_of(database)), lambda position: 7
     )
-    assert found.index == 7
+    assert isinstance(found, Verified) and found.index == 7
     return found
 
 
@@ -92,3 +94,23 @@ def test_only_covered_spans_are_compared(database: Any, relation: RelationInfo, 
     assert found.equal
     assert not found.complete
     assert found.comparison.upstream_rows == 1
+
+
+def test_tables_that_cannot_be_compared_are_told_and_the_others_are_compared(
+    database: Any, relation: RelationInfo, spark: SparkSession
+) -> None:
+    rows = spark.createDataFrame(upstream_rows(database, relation))
+
+    def damaged(index: int) -> DataFrame:
+        raise FileNotFoundError("a file of the base")
+
+    gone = replace(relation, name="gone", upstream_table="gone", upstream_id=relation.upstream_id + 1)
+    targets = [
+        Target(replace(relation, name="damaged"), WHOLE, damaged),
+        Target(gone, WHOLE, lambda _: rows),
+        Target(relation, WHOLE, lambda _: rows),
+    ]
+    first, second, third = verify(targets, PostgresReach(endpoint_of(database)), lambda position: 7)
+    assert isinstance(first, Unverified) and isinstance(first.error, FileNotFoundError) and first.table == "damaged"
+    assert isinstance(second, Unverified) and isinstance(second.error, HeadwaterError) and second.table == "gone"
+    assert isinstance(third, Verified) and third.equal

@@ -120,6 +120,34 @@ def test_after_a_power_loss_a_commit_that_nobody_recorded_is_taken_back_and_made
     based.assert_exact()
 
 
+def test_a_base_whose_commits_cannot_be_taken_back_is_left_alone_until_they_can(
+    based: Based, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is its table's failure: the start goes on, and nothing is built on a commit that cannot be trusted."""
+    version = left_in_delta(based)
+    whole = based.log_entry(version).read_bytes()
+    based.log_entry(version).write_bytes(whole[: len(whole) // 2])  # torn
+    based.reboot()
+    listed = based.home.storage.list
+
+    def unreadable(path: str) -> list[str]:
+        raise PermissionError(13, "Permission denied", path)
+
+    monkeypatch.setattr(type(based.home.storage), "list", lambda _, path: unreadable(path))
+    based.committer = based.new_committer()
+    based.committer.recover()
+    ((job, error),) = based.home.live.failures.of(table=based.id)
+    assert (job, error.code) == ("recover", "home.unusable")
+    for work in (based.committer.cover, based.committer.fold):
+        with pytest.raises(PermissionError):
+            work(based.id)
+    assert based.relation.base_version == version - 1 and len(based.intents()) == 1
+    monkeypatch.setattr(type(based.home.storage), "list", lambda _, path: listed(path))
+    based.committer.fold(based.id)
+    assert based.intents() == [] and based.home.live.failures.of(table=based.id) == []
+    based.assert_exact()
+
+
 def test_after_a_power_loss_a_cover_is_made_again_with_the_files_of_its_scans(based: Based) -> None:
     while based.scan():
         continue

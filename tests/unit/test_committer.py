@@ -245,7 +245,7 @@ def test_a_base_has_one_writer_at_a_time_and_other_bases_do_not_wait_for_it(b: C
     second.start()
     first_id, b.relation_id = b.relation_id, other
     b.scan(0, [7], high=20)
-    assert b.committer.cover(other) is not None and b.ids() == [7], "another table's base is free"
+    assert b.cover() is not None and b.ids() == [7], "another table's base is free"
     b.relation_id = first_id
     assert b.delta_version() == version and len(b.merged) == 0
     b.merging.free.set()

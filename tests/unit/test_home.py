@@ -87,6 +87,18 @@ def test_a_program_is_told_too_and_creates_a_home_only_with_a_connection(tmp_pat
         assert len(said) == 1
 
 
+def test_a_comparison_without_a_server_says_at_once_that_it_needs_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Home.open(tmp_path / "home").meta.close()
+    with headwater.open(tmp_path / "home") as hw, pytest.raises(HeadwaterError) as e:
+        hw.verify()
+    assert (e.value.code, e.value.exit_status) == ("server.none", 3)
+    assert run("verify", "--home", str(tmp_path / "home")) == 3
+    said = "".join(capsys.readouterr())
+    assert "server.none" in said and "Start `headwater run` on this home" in said
+
+
 def test_only_its_owner_can_read_a_home(tmp_path: Path) -> None:
     before = os.umask(0)  # the most open that a user may have set
     try:

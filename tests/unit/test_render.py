@@ -306,6 +306,12 @@ def test_verify_says_equal_different_or_not_compared() -> None:
         "    different: (6)",
     ]
     assert text(verify_report(Verified("t", False, skipped="43 % covered"))) == "⚠ t: not compared: 43 % covered"
+    failed = Verified("t", False, code="source.unreachable", error="nobody answers", hint="Start it.")
+    assert text(verify_report(failed)).splitlines() == [
+        "✗ t: could not be compared: nobody answers",
+        "  → Start it.",
+        "    source.unreachable",
+    ]
 
 
 def test_status_shows_server_connections_and_tables() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import resource
 import socket
 import stat
 import threading
@@ -15,6 +17,7 @@ import pytest
 from headwater.engine import caller, remote, wire
 from headwater.engine.results import Result, Status, Verified
 from headwater.errors import HeadwaterError, MachineError, SourceError, SqlError
+from support.wait import wait_for
 
 
 class Engine:
@@ -120,6 +123,28 @@ def test_a_command_that_hangs_up_does_no_harm(home: Path) -> None:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as s:
             s.connect(str(home / wire.SOCKET))
             s.sendall(sent)
+    assert found(home).status().epoch == 2
+
+
+def test_a_listener_that_cannot_accept_for_a_while_answers_afterwards(
+    home: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Too many open files, for one: a caller waits in the kernel's queue meanwhile."""
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.ExitStack() as opened:
+        # the first takes the descriptor that the waiting accept holds already, and keeps it
+        first, second = (opened.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)) for _ in range(2))
+        next_free = os.dup(0)
+        os.close(next_free)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (next_free, limits[1]))
+        try:
+            for s in (first, second):
+                s.connect(str(home / wire.SOCKET))
+            wire._send(second, {"value": {"do": "status"}}, ())
+            wait_for(lambda: caplog.text.count("a caller was not accepted") > 1, "it has tried more than once")
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+        assert wire._receive(second).value["epoch"] == 2
     assert found(home).status().epoch == 2
 
 

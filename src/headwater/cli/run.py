@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import sys
@@ -32,6 +33,9 @@ def run(
     text = "" if file is None else frame.read_text(file)
     steps(parse(text))  # all of it before any of it, and before Spark starts: a typo shows at once
     stop = Stop()
+    # py4j logs a dead JVM through the root logger, which without a handler gets one that prints everything to stderr;
+    # what we log is in the home's journal
+    logging.getLogger().addHandler(logging.NullHandler())
     hw = open_home(home)
     hw.on_notice = lambda text: err.print(render.warning(text))  # the console that a live screen knows of
     try:

@@ -21,6 +21,7 @@ from typing import Any
 from sqlalchemy.engine import Connection
 
 from headwater.engine import crash, epoch
+from headwater.engine.failures import Who
 from headwater.engine.guard import Guard
 from headwater.engine.home import Home
 from headwater.meta import connections, epochs, intents, lease, relations, runs, segments, settle, spans
@@ -60,6 +61,7 @@ class Committer:
         self._empty = empty
         self._locks: defaultdict[int, threading.Lock] = defaultdict(threading.Lock)
         self._rest_until: dict[int, float] = {}
+        self._untrusted: dict[int, bool] = {}  # relation → commits are to be taken back first; its checkpoint, too
         self._guard = Guard(home, held)
 
     @contextmanager
@@ -77,15 +79,17 @@ class Committer:
         with self._home.meta.read() as c:
             left = intents.all(c)
         untrusted = [i for i in left if i.body.get("boot") != boot() or not boot()]
-        for relation_id in {i.relation_id for i in untrusted}:
-            torn = any(i.body.get("checkpoint") for i in untrusted if i.relation_id == relation_id)
-            self._take_back(relation_id, checkpoint=torn)
+        for i in untrusted:
+            self._untrusted[i.relation_id] = self._untrusted.get(i.relation_id, False) or bool(i.body.get("checkpoint"))
         # upkeep takes whatever version there is, so what changed the content must be recorded before it
         for intent in sorted(left, key=lambda i: (i.kind == UPKEEP, i.id)):
-            if intent.kind == COVER and intent.body["again"]:
-                continue
             with self._locks[intent.relation_id]:
-                self._guard.attempt("recover", intent.relation_id, partial(self._finish, intent), None)
+                self._guard.attempt("recover", intent.relation_id, partial(self._recover, intent), None)
+
+    def _recover(self, intent: Intent) -> None:
+        self._take_back(intent.relation_id)
+        if intent.kind != COVER or not intent.body["again"]:
+            self._finish(intent)
 
     def cover(self, relation_id: int) -> Epoch | None:
         """Makes the scanned spans that the log has passed readable, with a new epoch; None if there are none.
@@ -97,7 +101,7 @@ class Committer:
         if began < self._rest_until.get(relation_id, 0.0) or not self._locks[relation_id].acquire(blocking=False):
             return None
         try:
-            self._finish_left_fold(relation_id)
+            self._end_left(relation_id)
             with self._home.meta.write() as c:
                 lease.check(c, self._held)
                 intent, dead = self._decide_cover(c, relation_id)
@@ -116,7 +120,7 @@ class Committer:
     def fold(self, relation_id: int, upto: int | None = None) -> Epoch | None:
         """Moves a relation's overlay (up to an index) into its base, with a new epoch; None if there is none."""
         with self._locks[relation_id]:
-            self._finish_left_fold(relation_id)
+            self._end_left(relation_id)
             with self._home.meta.write() as c:
                 lease.check(c, self._held)
                 decided = self._decide_fold(c, relation_id, upto)
@@ -172,7 +176,7 @@ class Committer:
         if not self._locks[relation_id].acquire(blocking=False):
             return None
         try:
-            self._finish_left_fold(relation_id)
+            self._end_left(relation_id)
             with self._home.meta.read() as c:
                 relation = relations.get_or_none(c, relation_id)
                 busy = any(i.kind != UPKEEP for i in intents.all(c, relation_id))
@@ -239,20 +243,25 @@ class Committer:
     def _decided(self, c: Connection, relation_id: int, kind: str, body: dict[str, Any]) -> Intent:
         return intents.add(c, relation_id, kind, {**body, "boot": boot()})
 
-    def _take_back(self, relation_id: int, *, checkpoint: bool) -> None:
-        """The machine went down between a decision and its record: removes what may have been committed since."""
+    def _take_back(self, relation_id: int) -> None:
+        """If the machine went down between a decision and its record: removes what may have been committed since."""
+        if relation_id not in self._untrusted:
+            return
         with self._home.meta.read() as c:
             relation = relations.get_or_none(c, relation_id)
         if relation is not None and relation.base_version >= 0:
             storage, path = self._home.storage, relation.base_path
-            commits.take_back(storage, path, relation.base_version, checkpoint=checkpoint)
+            commits.take_back(storage, path, relation.base_version, checkpoint=self._untrusted[relation_id])
+        del self._untrusted[relation_id]
 
-    def _finish_left_fold(self, relation_id: int) -> None:
-        """Brings a fold to its end that an error kept from being recorded: nothing may be built on it before."""
+    def _end_left(self, relation_id: int) -> None:
+        """Does what an error kept a recovery or a fold from doing: nothing may be built on the base before."""
+        self._take_back(relation_id)
         with self._home.meta.read() as c:
             left = [i for i in intents.all(c, relation_id) if i.kind == FOLD]
         for intent in left:
             self._finish(intent)
+        self._home.live.failures.worked(Who("recover", table=relation_id))
 
     def _finish(self, intent: Intent, *, may_merge: bool = False) -> Epoch | None:
         with self._home.meta.read() as c:

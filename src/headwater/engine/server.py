@@ -69,6 +69,7 @@ class Server:
         self._given_session = session
         self._session: SparkSession | None = None
         self._session_ready = threading.Event()
+        self._spark_lost: HeadwaterError | None = None  # why it could not be started again, the last time
         self._stopping = threading.Event()
         self._lock = HomeLock(home)
         self._held: Lease | None = None
@@ -134,7 +135,7 @@ class Server:
             if loop.thread is not None:
                 loop.thread.join(60)
         self._last_words("the last epoch", self._publish_last)
-        if self._session is not None and self._given_session is None:
+        if self._session is not None and self._given_session is None and self._spark_lost is None:
             spark.stop(
                 self._session
             )  # a rewrite of a base that is under way ends with it, and leaves the base as it was
@@ -159,8 +160,8 @@ class Server:
     def session(self) -> SparkSession:
         """Spark, as soon as it runs."""
         while not self._session_ready.wait(0.5):
-            if self.failure is not None:
-                raise self.failure
+            if (error := self.failure or self._spark_lost) is not None:
+                raise error
             if self._stopping.is_set():
                 raise MachineError("spark.failed", "the server is stopping", "Start it again.")
         assert self._session is not None
@@ -215,16 +216,20 @@ class Server:
 
     def _watch_spark(self) -> None:
         """Starts Spark again when its process has ended; what needs it meanwhile waits, and captures go on."""
-        if self._given_session is not None or not self._session_ready.is_set():
+        if self._given_session is not None or not (self._session_ready.is_set() or self._spark_lost):
             return
-        if spark.alive():
+        if self._spark_lost is None and spark.alive():
             return
-        log.error("spark ended unexpectedly")
+        if self._spark_lost is None:
+            log.error("spark ended unexpectedly")
         self._session_ready.clear()
         try:
             self._session = spark.restart(self.home.path)
-        finally:
-            self._session_ready.set()  # also after a failure: who asks then gets Spark's own error, and so do we
+        except Exception as e:
+            self._spark_lost = described(e)
+            raise
+        self._spark_lost = None
+        self._session_ready.set()
         self._record_children()
         log.info("spark runs again")
 

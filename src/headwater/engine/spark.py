@@ -155,6 +155,7 @@ def start(home: Path, java_options: str = "") -> SparkSession:
         raise MachineError("spark.failed", "Spark did not start", f"See {logs / 'spark.log'} for the reason.") from e
     session.sparkContext.setLogLevel("WARN")
     _log_to(logs / "pyspark.log")
+    _hang_up_quietly(session)
     return session
 
 
@@ -195,7 +196,11 @@ def stop(session: SparkSession) -> None:
 
 
 def _forget() -> None:
-    """PySpark takes the JVM of this process for immortal: what it remembers of a dead one goes."""
+    """PySpark takes the JVM of this process for immortal: what it remembers of one goes, and what is left of it."""
+    process = getattr(SparkContext._gateway, "proc", None)
+    if process is not None and process.poll() is None:
+        process.kill()  # it runs, but the start of a session on it failed
+        process.wait(END_S)
     with SparkContext._lock:
         SparkContext._active_spark_context = None
         SparkContext._gateway = None
@@ -208,6 +213,12 @@ def _log_to(log: Path) -> None:
     logger = PySparkLogger.getLogger("SQLQueryContextLogger")
     logger.handlers = [logging.FileHandler(log, delay=True)]
     logger.propagate = False
+
+
+def _hang_up_quietly(session: SparkSession) -> None:
+    """PySpark prints a stack trace when the JVM has ended before us; whoever needs Spark meets it, and says so."""
+    server: Any = session.sparkContext._accumulatorServer
+    server.handle_error = lambda request, address: log.info("Spark hung up")
 
 
 def check_session(session: SparkSession) -> SparkSession:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import logging
 from collections import defaultdict
 from dataclasses import dataclass
+from functools import partial
 
 import pyarrow.compute as pc
 
 from headwater.changelog.reader import read_table
 from headwater.decode.layout import Layout
+from headwater.engine.failures import Who, described
 from headwater.engine.home import Home
 from headwater.engine.upstreams import passed, upstream_of
 from headwater.errors import DataError, FencedError, HeadwaterError
@@ -44,17 +46,23 @@ class Watcher:
         self._judged: dict[int, int] = {}  # relation → the last schema version that was found to be fine
 
     def tick(self) -> None:
-        """One look at every connection that runs: one question each."""
+        """One look at every connection that runs: one question each. What goes wrong with one concerns no other."""
         for connection_id, tables in self._watched().items():
-            try:
-                upstream = upstream_of(self._home.meta, connection_id)
-                looks = upstream.look([t.relation.upstream_id for t in tables])
-            except HeadwaterError as e:
-                for table in tables:
-                    self._tell(table, e)
-                continue
+            who = Who("watcher", connection=connection_id)
+            self._home.live.failures.attempt(who, partial(self._look, connection_id, tables), None)
+
+    def _look(self, connection_id: int, tables: list[_Watched]) -> None:
+        try:
+            upstream = upstream_of(self._home.meta, connection_id)
+            looks = upstream.look([t.relation.upstream_id for t in tables])
+        except Exception as e:
             for table in tables:
-                self._watch(upstream, table, looks[table.relation.upstream_id])
+                self._tell(table, described(e))
+            if isinstance(e, HeadwaterError):
+                return
+            raise  # a defect: it is logged as one, and shown with the connection
+        for table in tables:
+            self._watch(upstream, table, looks[table.relation.upstream_id])
 
     def _watched(self) -> dict[int, list[_Watched]]:
         """The tables that are followed, by connection."""

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import os
 import socket
 import struct
@@ -33,6 +34,9 @@ SOCKET = "server.sock"
 MAX_HEADER = 64 << 20  # a SQL text of this size is a mistake, not a statement
 CONNECT_TIMEOUT_S = 5.0
 BACKLOG = 64
+ACCEPT_PAUSE_S = 0.2  # after an error, which may come at once again
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,10 +75,13 @@ class Listener:
         while not self._closed.is_set():
             try:
                 peer, _ = self._socket.accept()
-            except OSError:
+            except OSError as e:
                 if self._closed.is_set():
                     return
-                raise
+                # too many open files, or a caller that left while it waited: those after it are answered all the same
+                log.warning("a caller was not accepted: %s", e)
+                self._closed.wait(ACCEPT_PAUSE_S)
+                continue
             threading.Thread(target=self._talk, args=(peer,), name="headwater-talk", daemon=True).start()
 
     def _talk(self, peer: socket.socket) -> None:
