@@ -280,12 +280,12 @@ def stoppable(session: SparkSession, query: Running) -> Iterator[None]:
         context.removeJobTag(query.tag)
 
 
-def in_parallel(work: Callable[[T], R], items: Sequence[T]) -> list[R]:
+def in_parallel(session: SparkSession, work: Callable[[T], R], items: Sequence[T]) -> list[R]:
     """What `work` gives for each item, in order, made by several threads; their jobs belong to what this one does."""
     if len(items) < 2:
         return [work(item) for item in items]
     with ThreadPoolExecutor(min(share(), len(items)), thread_name_prefix="open") as threads:
-        return list(threads.map(inheritable_thread_target(work), items))
+        return list(threads.map(inheritable_thread_target(session)(work), items))
 
 
 def plan(frame: DataFrame) -> DataFrame:
