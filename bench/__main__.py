@@ -9,7 +9,8 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 ALL = (
-    *("capture", "scan", "backfill", "impact", "recovery", "read", "freshness", "cost", "debezium", "decode"),
+    *("capture", "scan", "backfill", "impact", "recovery", "read", "share", "freshness", "cost"),
+    *("many", "debezium", "decode"),
     *("my_log", "my_decode", "my_scan", "my_debezium"),
 )
 

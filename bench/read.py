@@ -182,12 +182,8 @@ def reader(
     overlays = Overlays(storage, meta)
     overlays.tails = made  # type: ignore[assignment]
     layout = Layout(relation.id, version, (CoveredSpan(Span(None, None), 0, 0),), True)
-    total = changes + SPARE if changes else 0
-    if total:
-        part = Part(relation.upstream_id, 1, 0, total, 1, total)
-        with meta.write() as c:
-            connections.add(c, name="made", type="postgres-cdc", options={}, secret=None, position="0/1")
-            segments.insert(c, Segment(1, 1, total, total, "s", 1, 1000, 10**6, (part,)))
+    if changes:
+        add_changes(meta, relation, changes)
     if run_to:
         runs.write(overlays, storage, meta, relation, layout, run_to, limit=0)
 
@@ -197,6 +193,15 @@ def reader(
         return dataframe(session, storage, relation, layout, overlay)  # type: ignore[arg-type]
 
     return read
+
+
+def add_changes(meta: Meta, relation: RelationInfo, changes: int) -> None:
+    """Says in meta that the log holds these changes, and the spare ones."""
+    total = changes + SPARE
+    part = Part(relation.upstream_id, 1, 0, total, 1, total)
+    with meta.write() as c:
+        connections.add(c, name="made", type="postgres-cdc", options={}, secret=None, position="0/1")
+        segments.insert(c, Segment(1, 1, total, total, "s", 1, 1000, 10**6, (part,)))
 
 
 if __name__ == "__main__":

@@ -23,6 +23,8 @@ TOY = {
     "capture": "--rows 2000 --rounds 1",
     "decode": "2000",
     "read": "--rows 3000 --rounds 1 --changes 1000",
+    "share": "--rows 3000 --rounds 1 --changes 1000",
+    "many": "--tables 2 --rows 10",
     "scan": "--rows 3000 --rounds 1",
     "backfill": "--rows 3000 --rounds 1",
     "freshness": "--seconds 1 --rate 200 --backfill 2000",
@@ -35,7 +37,7 @@ TOY = {
     "debezium": "--rows 2000 --changes 2000",
     "my_debezium": "--rows 2000 --changes 2000",
 }
-LONG = ("freshness", "cost", "impact", "recovery")  # several servers, or a pace of their own
+LONG = ("many", "freshness", "cost", "impact", "recovery")  # several servers, or a pace of their own
 
 # One process runs them in turn, so that they share a JVM, which takes longer to start than most of them take.
 WORKER = """

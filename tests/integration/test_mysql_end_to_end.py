@@ -77,7 +77,7 @@ def test_a_declared_unique_key_is_followed_and_a_table_that_cannot_begin_holds_u
         with pytest.raises(HeadwaterError) as e:
             hw.run(once=True)
         assert e.value.code == "table.no_key"
-        assert {t.name: (t.state, t.rows) for t in hw.status().tables} == {
+        assert {t.name: (t.state, t.scanned_rows) for t in hw.status().tables} == {
             "lost": ("failed", 0),
             "keyed": ("live", 500),
         }

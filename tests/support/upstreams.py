@@ -82,7 +82,11 @@ class Postgres(Upstream):
         return f"generate_series(1, {rows}) i"
 
     def truncate(self, *tables: str) -> None:
-        self.execute(f"TRUNCATE {', '.join(tables)}")
+        with self.session() as run:
+            run("BEGIN")
+            run("SET LOCAL deadlock_timeout = '1h'")  # where it meets a writer, the writer is the one that gives way
+            run(f"TRUNCATE {', '.join(tables)}")
+            run("COMMIT")
 
     def hold(self, wait: Callable[[], object], *, commit: bool, prepare: bool) -> None:
         name, end = f"held {uuid.uuid4().hex}", "COMMIT" if commit else "ROLLBACK"

@@ -108,7 +108,7 @@ class Reader:
                 frame.createOrReplaceTempView(quoted(s.relation.name))
                 return stopped
 
-            warnings += tuple(stopped for stopped in in_parallel(show, meant) if stopped)
+            warnings += tuple(stopped for stopped in in_parallel(session, show, meant) if stopped)
             if require_complete and warnings:
                 raise _incomplete(warnings)
             yield Pinned(session, epoch, meant, warnings, self._home)

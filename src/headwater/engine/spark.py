@@ -106,12 +106,14 @@ def share() -> int:
 
 
 def slots() -> int:
-    """How many tasks run at once: many times what one query is cut into.
+    """How many tasks run at once: those of two whole queries, of scans and a fold together, and no more.
 
     Spark never takes a slot away from a running task. Where all slots can be held by one query, or by a fold, a short
     query waits for it however fair the pools are; where there are slots to spare, both run and the cores are shared.
+    Tasks that run at once also share the driver's memory, so there are not many to spare: what scans hold is free again
+    after some seconds, and goes to the query that waits.
     """
-    return 8 * share()
+    return 3 * share()
 
 
 def prepare_environment() -> None:
@@ -291,12 +293,12 @@ def stoppable(session: SparkSession, query: Running) -> Iterator[None]:
         context.removeJobTag(query.tag)
 
 
-def in_parallel(work: Callable[[T], R], items: Sequence[T]) -> list[R]:
+def in_parallel(session: SparkSession, work: Callable[[T], R], items: Sequence[T]) -> list[R]:
     """What `work` gives for each item, in order, made by several threads; their jobs belong to what this one does."""
     if len(items) < 2:
         return [work(item) for item in items]
     with ThreadPoolExecutor(min(share(), len(items)), thread_name_prefix="open") as threads:
-        return list(threads.map(inheritable_thread_target(work), items))
+        return list(threads.map(inheritable_thread_target(session)(work), items))
 
 
 def plan(frame: DataFrame) -> DataFrame:

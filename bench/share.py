@@ -1,0 +1,119 @@
+"""A `sum` over 3 M rows alone, and while folds run: what a reader pays for upkeep that shares its machine.
+
+    .venv/bin/python bench/share.py [--rows N] [--rounds N] [--changes N]
+
+The sum reads one base and the folds merge into another, again and again, as the server runs them: in their own pool and
+with their number of tasks. Prints both medians, their ratio, and how many folds ended meanwhile.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import tempfile
+import threading
+import time
+from dataclasses import replace
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from headwater.engine import spark
+from headwater.meta.store import Meta
+from headwater.model import CoveredSpan, Layout, RelationInfo, Span, TableState
+from headwater.relation import base, fold
+from headwater.relation.overlay import Overlay, Overlays
+from headwater.storage import Storage
+from read import COLUMNS, KEY, SPARE, Made, add_changes, fill
+
+WARM = 3  # rounds that warm the JVM up
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--rows", type=int, default=3_000_000)
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--changes", type=int, default=50_000, help="that each fold merges")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="headwater-bench-") as folder:
+        measure(Path(folder), arguments.rows, arguments.rounds, arguments.changes)
+
+
+def measure(home: Path, count: int, rounds: int, changes: int) -> None:
+    session, storage, meta = spark.start(home), Storage(home), Meta(f"sqlite:///{home / 'meta.db'}")
+    read = RelationInfo(
+        1, "orders", 1, "public", "orders", 1, COLUMNS, KEY, {}, TableState.LIVE, None, "warehouse/orders", -1, 0
+    )
+    folded = replace(read, base_path="warehouse/folded")
+    versions = []
+    for relation in (read, folded):
+        base.create(storage, relation)
+        versions.append(fill(storage, relation, count))
+    overlays = Overlays(storage, meta)
+    overlays.tails = Made(count, changes + SPARE)  # type: ignore[assignment]
+    add_changes(meta, folded, changes)
+    layout = Layout(folded.id, versions[1], (CoveredSpan(Span(None, None), 0, 0),), True)
+    overlay = overlays.at(folded, layout, changes)
+    sessions, url = spark.Sessions(session), storage.url(read.base_path)
+    alone = [ask(sessions, url, versions[0]) for _ in range(WARM + rounds)][WARM:]
+    folding = Folding(session, storage, folded, layout, overlay)
+    with folding:
+        beside = [ask(sessions, url, versions[0]) for _ in range(rounds)]
+    before, during = statistics.median(alone), statistics.median(beside)
+    load = os.getloadavg()[0]
+    print(f"sum over {count:,} rows: {before:.2f} s alone, {during:.2f} s beside folds: {during / before:.2f} x")
+    print(f"{folding.ended} folds of {changes:,} changes ended meanwhile; the machine's load was {load:.1f}")
+    session.stop()
+
+
+def ask(sessions: spark.Sessions, url: str, version: int) -> float:
+    began = time.monotonic()
+    with sessions.use() as session:
+        rows = session.read.format("delta").option("versionAsOf", version).load(url)
+        rows.selectExpr("sum(amount)", "count(*)").collect()
+    return time.monotonic() - began
+
+
+class Folding:
+    """Folds one after another while the block runs; leaving it waits for the last one."""
+
+    def __init__(
+        self, session: SparkSession, storage: Storage, relation: RelationInfo, layout: Layout, overlay: Overlay
+    ) -> None:
+        self._what = (session, storage, relation, layout, overlay)
+        self._ends = threading.Event()
+        self._begun = threading.Event()
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._run)
+        self.ended = 0
+
+    def __enter__(self) -> None:
+        self._thread.start()
+        self._begun.wait()
+
+    def __exit__(self, *_error: object) -> None:
+        self._ends.set()
+        self._thread.join()
+        if self._error is not None:
+            raise self._error
+
+    def _run(self) -> None:
+        session, storage, relation, layout, overlay = self._what
+        settings = spark.task_settings(max(1, spark.share() // 2))
+        try:
+            while not self._ends.is_set():
+                with spark.pool(session, "folds"):
+                    self._begun.set()
+                    version = self.ended + 1
+                    made = fold.fold(session, storage, relation, layout, overlay, "bench-fold", version, settings)
+                layout = replace(layout, base_version=made)
+                self.ended += 1
+        except BaseException as e:
+            self._error = e
+        finally:
+            self._begun.set()
+
+
+if __name__ == "__main__":
+    main()
