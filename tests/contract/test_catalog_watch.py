@@ -298,6 +298,36 @@ def test_a_partition_that_we_may_not_read_needs_no_reading_or_stops_its_table(se
         session.execute(f"DROP OWNED BY {role}; DROP ROLE {role}")
 
 
+MIDDLE = "CREATE TABLE mid (a int PRIMARY KEY, b text) PARTITION BY RANGE (a)"
+LEAF = "CREATE TABLE leaf PARTITION OF mid FOR VALUES FROM (20) TO (30)"
+ATTACH_MIDDLE = "ALTER TABLE parts ATTACH PARTITION mid FOR VALUES FROM (20) TO (40)"
+
+
+@pytest.mark.parametrize("separator", ["; ", "; COMMIT; BEGIN; "])
+def test_a_partition_that_was_detached_and_attached_again_is_found(after: After, separator: str) -> None:
+    """It may have been written in between, when the log did not tell its rows."""
+    steps = (
+        "ALTER TABLE parts DETACH PARTITION p1",
+        "DELETE FROM p1",
+        "ALTER TABLE parts ATTACH PARTITION p1 FOR VALUES FROM (0) TO (10)",
+    )
+    found = after("parts", f"BEGIN; {separator.join(steps)}; COMMIT")
+    assert found == [Finding(Event.REATTACHED, '"public"."p1"')]
+
+
+def test_partitions_of_partitions_come_and_leave_with_the_table_between(session: Any, after: After) -> None:
+    assert after("parts", MIDDLE, LEAF, ATTACH_MIDDLE) == []
+    assert after("parts", "CREATE TABLE l2 PARTITION OF mid FOR VALUES FROM (30) TO (35)") == []
+    filled = "CREATE TABLE l3 PARTITION OF mid FOR VALUES FROM (35) TO (40); INSERT INTO parts VALUES (36)"
+    assert after("parts", f"BEGIN; {filled}; COMMIT") == []
+    away = "ALTER TABLE parts DETACH PARTITION mid"
+    found = after("parts", f"BEGIN; {away}; INSERT INTO leaf VALUES (21); {ATTACH_MIDDLE}; COMMIT")
+    assert found == [Finding(Event.REATTACHED, '"public"."mid"')]
+    session.execute("DROP TABLE mid")
+    found = after("parts", MIDDLE, LEAF, "INSERT INTO leaf VALUES (21)", ATTACH_MIDDLE)
+    assert found == [Finding(Event.ATTACHED, '"public"."leaf"')]
+
+
 @pytest.mark.parametrize("statement", ["ALTER TABLE parts DETACH PARTITION p1", "DROP TABLE p1"])
 def test_a_partition_that_leaves_is_found(after: After, statement: str) -> None:
     assert after("parts", statement) == [Finding(Event.DETACHED, '"public"."p1"')]
@@ -319,6 +349,57 @@ def test_a_truncated_partition_is_found_but_a_truncated_table_is_in_the_log(sess
     assert error is not None and '"public"."p1"' in error.message
     assert events(after("plain", "TRUNCATE plain")) == [Event.REFILED]
     assert events(after("plain", "VACUUM FULL plain")) == [Event.REFILED]
+
+
+def test_a_truncated_table_excuses_no_partition_that_was_truncated_after_it(session: Any) -> None:
+    relation = relation_of(session, "parts")
+    before = look_at(session, relation)
+    with session.transaction():
+        session.execute("TRUNCATE parts")
+        ((whole,),) = session.execute("SELECT pg_current_xact_id()::text::bigint").fetchall()
+    session.execute("INSERT INTO parts VALUES (1), (11)")
+    harmless = ("VACUUM p2", "ANALYZE p2", "CREATE INDEX ON p2 (b)", "GRANT SELECT ON p2 TO PUBLIC", "REINDEX TABLE p1")
+    for statement in (*harmless, "ALTER TABLE p2 SET (fillfactor = 50)"):
+        session.execute(statement)
+    assert compare(session, before, look_at(session, relation), relation, [whole]).error is None
+    session.execute("TRUNCATE p1")
+    error = compare(session, before, look_at(session, relation), relation, [whole]).error
+    assert error is not None and '"public"."p1" was truncated' in error.message
+
+
+UNLOGGED = "ALTER TABLE {table} SET UNLOGGED; {write}; ALTER TABLE {table} SET LOGGED"
+UNNAMED = (
+    ("plain", UNLOGGED.format(table="plain", write="UPDATE plain SET c = 9"), True),
+    ("plain", UNLOGGED.format(table="plain", write="DELETE FROM plain") + "; VACUUM FULL plain", True),
+    ("bare", UNLOGGED.format(table="bare", write="UPDATE bare SET c = 9") + "; INSERT INTO bare VALUES (2)", True),
+    ("plain", UNLOGGED.format(table="plain", write="DELETE FROM plain") + "; ALTER TABLE plain ADD COLUMN d int", True),
+    ("plain", "VACUUM FULL plain", False),
+    ("plain", "DELETE FROM plain; VACUUM FULL plain", False),
+    ("bare", "INSERT INTO bare VALUES (2); CLUSTER bare USING bare_pkey", False),
+    ("plain", "ALTER TABLE plain ALTER c TYPE bigint", False),
+    ("bare", "ALTER TABLE bare ALTER c TYPE bigint", False),
+    ("bare", "ALTER TABLE bare ADD COLUMN r float8 DEFAULT random()", False),
+    ("bare", "TRUNCATE bare", False),
+    ("bare", "DELETE FROM bare; VACUUM FULL bare", True),  # nothing is left that could tell
+)
+
+
+@pytest.mark.parametrize(("table", "statements", "stops"), UNNAMED)
+def test_a_table_that_was_unlogged_for_a_while_is_found(session: Any, table: str, statements: str, stops: bool) -> None:
+    """PostgreSQL refuses to make a table unlogged only where a publication names it."""
+    session.execute("CREATE TABLE bare (a int PRIMARY KEY, c int); INSERT INTO bare VALUES (1)")  # without TOAST
+    publication = "FOR ALL TABLES" if table == "plain" else "FOR TABLES IN SCHEMA public"
+    session.execute(f"DROP PUBLICATION carrier; CREATE PUBLICATION carrier {publication}")
+    relation = relation_of(session, table)
+    before = look_at(session, relation)
+    last = 0
+    for statement in statements.split("; "):
+        session.execute(statement)
+        ((last,),) = session.execute("SELECT pg_current_xact_id()::text::bigint - 1").fetchall()
+    truncates = [last] if "TRUNCATE" in statements else []
+    error = compare(session, before, look_at(session, relation), relation, truncates).error
+    assert (error is not None) == stops, error
+    assert error is None or "was rewritten, and may have been unlogged" in error.message
 
 
 def test_a_rewrite_that_may_change_values_is_found_and_a_widening_is_left_to_the_log(after: After) -> None:

@@ -134,6 +134,29 @@ def test_a_truncate_excuses_what_came_before_it_and_only_once(watched: Watched) 
     assert "was truncated or rewritten on its own" in w.error("anew")
 
 
+def test_a_table_that_is_truncated_all_the_time_is_watched_too(watched: Watched) -> None:
+    w = watched
+    out = f"ALTER PUBLICATION {PUBLICATION} DROP TABLE other; ALTER PUBLICATION {PUBLICATION} ADD TABLE ONLY other"
+    watcher = w.watch(times=1)
+    for step in ("", "", f"INSERT INTO other VALUES (1); {out}", "", ""):
+        w.upstream.execute(f"TRUNCATE other, parts; {step}")
+        watcher.tick()  # every look finds another file
+        w.captured.wait_caught_up()
+    assert "was taken out of the publication" in w.error("other")
+    assert w.table("parts").state is TableState.LIVE
+
+
+def test_a_partition_that_came_and_left_before_it_was_judged_is_found(watched: Watched) -> None:
+    w = watched
+    attach = "ALTER TABLE parts ATTACH PARTITION p2 FOR VALUES FROM (10) TO (20)"
+    watcher = w.watch("CREATE TABLE p2 (id int PRIMARY KEY, v text)", attach, times=1)
+    w.upstream.execute("INSERT INTO parts VALUES (11); DROP TABLE p2")
+    w.captured.wait_caught_up()
+    for _ in range(2):
+        watcher.tick()
+    assert '"public"."p2" was detached or dropped' in w.error("parts")
+
+
 def test_a_look_that_fails_concerns_its_table_and_is_shown(watched: Watched) -> None:
     w = watched
     with w.upstream.connect() as other, other.transaction():

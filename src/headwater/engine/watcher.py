@@ -33,6 +33,15 @@ class _Watched:
     unwatched: str  # why it could not be looked at the last time, as its notice says it
 
 
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    """A look that differs from the accepted one, and waits for the log to come as far."""
+
+    before: Look
+    look: Look
+    position: str  # where the upstream stood after it
+
+
 class Watcher:
     """Judges how the log describes each table and compares the catalog with the last look that was accepted.
 
@@ -42,7 +51,7 @@ class Watcher:
     def __init__(self, home: Home, held: Lease) -> None:
         self._home = home
         self._held = held
-        self._looks: dict[int, tuple[Look, str]] = {}  # relation → a look that differs, and where the upstream stood
+        self._looks: dict[int, _Waiting] = {}  # relation → the first look that differs from the accepted one
         self._judged: dict[int, int] = {}  # relation → the last schema version that was found to be fine
 
     def tick(self) -> None:
@@ -103,24 +112,33 @@ class Watcher:
                 self._record(relation, now, Verdict(DataError(e.code, e.message, hint, e.retry)))
                 return
             self._judged[relation.id] = max(version.id, self._judged.get(relation.id, 0))
-        if table.before is not None and table.before.shape != now.shape:
+        if table.before is not None:
             self._settle(upstream, relation, table.before, now)
-        else:
-            self._looks.pop(relation.id, None)
 
     def _settle(self, upstream: Upstream, relation: RelationInfo, before: Look, now: Look) -> None:
-        """Asks once everything that was committed before this look is in the changelog, a TRUNCATE too."""
-        after, position = self._looks.get(relation.id, (now, ""))
-        if not position or after.shape != now.shape:
-            self._looks[relation.id] = (now, upstream.position())
+        """Judges a look once everything that was committed before it is in the changelog, a TRUNCATE too.
+
+        It is the first one that differs: a table that is different at every look would never be judged by the last.
+        """
+        waiting = self._looks.get(relation.id)
+        if waiting is None or waiting.before != before:  # none, or the table was accepted anew since
+            self._wait(upstream, relation, before, now)
             return
         with self._home.meta.read() as c:
             connection = connections.get(c, relation.connection_id)
-        if not passed(connection.type, connection.position, position):
+        if not passed(connection.type, connection.position, waiting.position):
             return
         truncates = self._truncates(upstream, connection, relation, before)
-        self._record(relation, after, upstream.compare(before, after, relation, truncates))
+        verdict = upstream.compare(before, waiting.look, relation, truncates)
+        self._record(relation, waiting.look, verdict)
         del self._looks[relation.id]
+        if verdict.error is None:
+            self._wait(upstream, relation, Look.parse(waiting.look.stored()), now)
+
+    def _wait(self, upstream: Upstream, relation: RelationInfo, before: Look, now: Look) -> None:
+        self._looks.pop(relation.id, None)
+        if before.shape != now.shape:
+            self._looks[relation.id] = _Waiting(before, now, upstream.position())
 
     def _truncates(
         self, upstream: Upstream, connection: ConnectionInfo, relation: RelationInfo, before: Look

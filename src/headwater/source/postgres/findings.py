@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
@@ -17,6 +17,7 @@ from headwater.model import RelationInfo
 from headwater.source.postgres.ask import Session, query
 from headwater.source.postgres.session import quote_literal
 from headwater.source.postgres.snapshot import Snapshot, sees
+from headwater.source.postgres.watch import EVERY_TABLE, SCHEMA
 from headwater.source.upstream import Look, Verdict
 
 
@@ -29,6 +30,7 @@ class Event(StrEnum):
     ADOPTED = "became a partition of another table"
     ATTACHED = "was attached with rows in it"
     DETACHED = "was detached or dropped with its rows"
+    REATTACHED = "was detached and attached again"
     REWRITTEN = "was rewritten by an ALTER TABLE"
     COMPUTED = "computes a column in another way"
     REPLACED = "has a column that was dropped and added again, or that got its name from another one"
@@ -36,6 +38,7 @@ class Event(StrEnum):
     RETYPED = "has a column of a type whose labels or attributes were altered"
     EMPTIED = "was truncated or rewritten on its own"  # a partition's new file: TRUNCATE, VACUUM FULL or CLUSTER
     REFILED = "got a new file"  # the table's own: TRUNCATE, which the log tells, or VACUUM FULL or CLUSTER
+    UNTOLD = "was rewritten, and may have been unlogged meanwhile"  # the same, where nothing forbids SET UNLOGGED
     UNLOGGED = "became unlogged"
     IDENTITY = "got another replica identity"
     UNPUBLISHED = "was taken out of the publication, or only some of its rows or columns were left in it"
@@ -44,11 +47,16 @@ class Event(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One event and the table or partition it happened to, with the column where that says more."""
+    """One event and the table or partition it happened to, with the column where that says more.
+
+    `filed`: the transactions that last wrote the catalog's rows of it and of its key's index, in 32 bits: each made the
+    file that it has now, or came later.
+    """
 
     event: Event
     table: str
     column: str = ""
+    filed: tuple[str, ...] = field(default=(), compare=False)
 
     def __str__(self) -> str:
         return f"{self.table} {self.event}" + (f" ({self.column})" if self.column else "")
@@ -62,9 +70,9 @@ def compare(
 ) -> Verdict:
     """The error that stops the relation if rows may have changed without log events; else what its user should know."""
     found = findings(session, before, after, relation)
-    truncated = emptied(before, after, truncates)
+    told = _truncated(before, after, truncates)
     for finding in found:
-        if finding.event is Event.REFILED or (finding.event is Event.EMPTIED and truncated):
+        if finding.event is Event.REFILED or told.intersection(finding.filed):
             continue
         error = DataError(
             "data.rewritten",
@@ -75,12 +83,17 @@ def compare(
     return Verdict(None, tuple(_notices(before, after, relation)))
 
 
-def emptied(before: Look, after: Look, truncates: Sequence[int]) -> bool:
-    """Whether the log tells of a TRUNCATE of the whole table between two looks: it gives every partition a new file."""
+def _truncated(before: Look, after: Look, truncates: Sequence[int]) -> set[str]:
+    """The transactions that emptied the whole table between two looks, as the log tells, in the catalog's 32 bits.
+
+    Each gave the table, its partitions and their indexes new files. A partition that still has one of these was not
+    emptied on its own since. A subtransaction's number is not in the log, so it excuses nothing.
+    """
     if not truncates or not before.saw or not after.saw:
-        return False
+        return set()
     txn = np.array(truncates, np.int64)
-    return bool((sees(after.saw, txn) & ~sees(before.saw, txn)).any())
+    between = txn[sees(after.saw, txn) & ~sees(before.saw, txn)]
+    return {str(x % 2**32) for x in between.tolist()}
 
 
 def findings(session: Session, before: Look, after: Look, relation: RelationInfo) -> list[Finding]:
@@ -88,25 +101,53 @@ def findings(session: Session, before: Look, after: Look, relation: RelationInfo
     if not after.shape:
         return [Finding(Event.GONE, "the table")]
     old, new = json.loads(before.shape or "{}"), json.loads(after.shape)
-    found = [Finding(Event.DETACHED, old[oid]["name"]) for oid in old.keys() - new.keys()]
+    found = [Finding(Event.DETACHED, old[oid]["name"]) for oid in old.keys() - new.keys() if _holds_rows(old[oid])]
     for oid in new.keys() - old.keys():
-        found += _joined(session, new[oid], after)
+        if _holds_rows(new[oid]):
+            found += _joined(session, new[oid], after, _came_below(oid, old, new))
     for oid in new:
         was, now = old.get(oid), new[oid]
-        found += [Finding(event, now["name"]) for event in _standing(was, now, relation)]
+        if now["root"] or _holds_rows(now):
+            found += [Finding(event, now["name"]) for event in _standing(was, now, relation)]
         if was is not None:
-            found += _changed(was, now, relation)
+            found += _changed(session, was, now, relation, before)
         if now["root"]:
             found += _columns(was or {}, now, relation)
     return sorted(found, key=lambda f: (f.event, f.table, f.column))
 
 
-def _joined(session: Session, part: Member, after: Look) -> Iterator[Finding]:
+def _holds_rows(member: Member) -> bool:
+    """A partition that has partitions of its own holds none."""
+    return bool(member["kind"] != "p")
+
+
+def _came_below(oid: str, old: dict[str, Member], new: dict[str, Member]) -> bool:
+    """Whether a new partition came with a table above it that was not made as a partition, but attached."""
+    above = new[oid].get("above", "")
+    while above in new and above not in old:
+        if not new[above]["born"]:
+            return True
+        above = new[above]["above"]
+    return False
+
+
+def _joined(session: Session, part: Member, after: Look, below: bool) -> Iterator[Finding]:
     """A partition that was not there before: the log has its rows if it was made as a partition, or came empty."""
-    if not part["born"] and _came_with_rows(session, part, after):
-        yield Finding(Event.ATTACHED, part["name"])
+    try:
+        if (below and not _is_empty(session, part)) or (not part["born"] and _came_with_rows(session, part, after)):
+            yield Finding(Event.ATTACHED, part["name"])
+    except SourceError as e:
+        if not isinstance(e.__cause__, pg_errors.UndefinedTable):
+            raise
+        yield Finding(Event.DETACHED, part["name"])
     if part["kind"] == "f":
         yield Finding(Event.UNLOGGED, part["name"])
+
+
+def _is_empty(session: Session, part: Member) -> bool:
+    with session.transaction():
+        session.execute(f"SET LOCAL lock_timeout = {int(LOCK_TIMEOUT_S * 1000)}")
+        return not query(session, f"SELECT 1 WHERE pg_relation_size({quote_literal(part['name'])}::regclass) > 0")
 
 
 # Rows of a table that one transaction made, filled and attached. A subtransaction has a number of its own, above that
@@ -157,21 +198,59 @@ def _standing(was: Member | None, now: Member, relation: RelationInfo) -> Iterat
         yield Event.ADOPTED
 
 
-def _changed(was: Member, now: Member, relation: RelationInfo) -> Iterator[Finding]:
+def _changed(session: Session, was: Member, now: Member, relation: RelationInfo, before: Look) -> Iterator[Finding]:
     """What must not have become otherwise."""
     name = now["name"]
+    if not now["root"] and now["attached"] != was["attached"]:
+        yield Finding(Event.REATTACHED, name)
     if now["root"] and was["name"] != name:
         yield Finding(Event.MOVED, was["name"], f"which is called {name} now")
     if now["file"] != was["file"] and now["kind"] == "r":
         # Another type is judged by how the log, or the catalog, describes the column; the same one means new values.
         altered = [c for c in _followed(was, now, relation) if _type(was, c) == _type(now, c) and _altered(was, now, c)]
-        yield Finding(Event.REWRITTEN if altered else Event.REFILED if now["root"] else Event.EMPTIED, name)
+        if altered:
+            yield Finding(Event.REWRITTEN, name)
+        elif not now["root"]:
+            yield Finding(Event.EMPTIED, name, filed=tuple(now["filed"]))
+        else:
+            logged = _stayed_logged(session, was, now, before)
+            yield Finding(Event.REFILED if logged else Event.UNTOLD, name, filed=tuple(now["filed"]))
     if not now["root"]:
         return
     if "ways" in was and not set(was["ways"]) & set(now["ways"]):
         yield Finding(Event.UNPUBLISHED, name)
     elif "publication" in was and _leaves_out(was["publication"], now["publication"], now["kind"]):
         yield Finding(Event.PUBLICATION, name)
+
+
+# A row of the new file that is older than the look before it.
+OLD_ROWS = """
+SELECT 1 FROM (SELECT xmin FROM ONLY {name} LIMIT 10000) r WHERE age(r.xmin) > age(%s::xid) LIMIT 1
+"""
+
+
+def _stayed_logged(session: Session, was: Member, now: Member, before: Look) -> bool:
+    """Whether a table with a new file was never made unlogged meanwhile, when the log did not tell its rows.
+
+    PostgreSQL refuses SET UNLOGGED where a publication names the table. Elsewhere that, and SET LOGGED after it, writes
+    every row anew and makes another TOAST table; VACUUM FULL and CLUSTER do neither. An ALTER that rewrites the table
+    for the sake of a column leaves its number at the column.
+    """
+    if "toast" not in was or not before.saw or any(not _by_rule(way) for way in was.get("ways", [""])):
+        return True
+    if now["toast"] and now["toast"] == was["toast"]:
+        return True
+    if any({column[3]} == set(now["filed"]) for column in now["columns"].values()):
+        return True
+    oldest = str(Snapshot.parse(before.saw).xmin % 2**32)
+    with session.transaction():
+        session.execute(f"SET LOCAL lock_timeout = {int(LOCK_TIMEOUT_S * 1000)}")
+        return bool(query(session, OLD_ROWS.format(name=now["name"].replace("%", "%%")), (oldest,)))
+
+
+def _by_rule(way: str) -> bool:
+    """Whether a publication carries the table without naming it."""
+    return way == EVERY_TABLE or way.startswith(SCHEMA)
 
 
 def _leaves_out(was: list[Any] | None, now: list[Any] | None, kind: str) -> bool:

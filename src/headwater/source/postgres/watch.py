@@ -20,12 +20,14 @@ FILTERS = 150000  # from this version on a publication can leave out rows and co
 # One statement, so that all of it is of the snapshot that it tells. A column's row in pg_attribute changes when the
 # column is altered, not when rows or statistics change. `born`: ATTACH writes every column's row together with the row
 # in pg_inherits; CREATE TABLE … PARTITION OF writes some of them earlier. INCLUDE columns of an index do not count.
+# `filed`: a new file makes new rows in pg_class, of the table and of its indexes; GRANT or ADD COLUMN make only the
+# table's new, REINDEX only the indexes', VACUUM, ANALYZE and CREATE INDEX neither.
 # Functions that would wait for a lock on a table or a partition (pg_partition_tree, pg_get_expr) are not asked.
 TREE = """
-WITH RECURSIVE tree(root, relid) AS (
-  SELECT oid, oid FROM unnest(%s::oid[]) r(oid)
+WITH RECURSIVE tree(root, above, relid) AS (
+  SELECT oid, 0::oid, oid FROM unnest(%s::oid[]) r(oid)
   UNION ALL
-  SELECT t.root, i.inhrelid FROM tree t JOIN pg_inherits i ON i.inhparent = t.relid AND NOT i.inhdetachpending
+  SELECT t.root, t.relid, i.inhrelid FROM tree t JOIN pg_inherits i ON i.inhparent = t.relid AND NOT i.inhdetachpending
   JOIN pg_class c ON c.oid = i.inhrelid AND c.relispartition)
 SELECT pg_current_snapshot()::text, t.root::bigint, c.oid::bigint, n.nspname::text, c.relname::text, c.relkind::text,
        c.relfilenode::bigint, c.relpersistence::text, c.relreplident::text, c.relispartition,
@@ -41,10 +43,13 @@ SELECT pg_current_snapshot()::text, t.root::bigint, c.oid::bigint, n.nspname::te
         FROM pg_index i WHERE i.indrelid = c.oid AND (i.indisprimary OR i.indisreplident)),
        coalesce(i.xmin::text, ''), (SELECT t.xmin::text FROM pg_type t WHERE t.oid = c.reltype),
        EXISTS (SELECT 1 FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 AND a.attinhcount > 0
-               AND a.xmin = i.xmin AND a.xmax = 0 AND a.cmin::text::bigint < i.cmin::text::bigint)
+               AND a.xmin = i.xmin AND a.xmax = 0 AND a.cmin::text::bigint < i.cmin::text::bigint),
+       t.above::bigint, c.reltoastrelid::bigint,
+       array(SELECT x.xmin::text FROM pg_class x WHERE x.oid = c.oid UNION ALL
+             SELECT x.xmin::text FROM pg_index i JOIN pg_class x ON x.oid = i.indexrelid
+             WHERE i.indrelid = c.oid AND i.indisprimary)
 FROM tree t JOIN pg_class c ON c.oid = t.relid JOIN pg_namespace n ON n.oid = c.relnamespace
 LEFT JOIN pg_inherits i ON i.inhrelid = c.oid AND c.relispartition
-WHERE c.relkind IN ('r', 'f') OR c.oid = t.root
 """
 
 # What the columns' own types are made of, however deep: the labels of enums, the attributes of composite types.
@@ -79,8 +84,10 @@ NAMED = """
 SELECT r.prrelid::bigint, r.oid::text{filters} FROM pg_publication_rel r
 WHERE r.prpubid = %(publication)s::oid AND r.prrelid = ANY(%(oids)s::oid[])
 """
-BY_SCHEMA = """
-UNION ALL SELECT c.oid::bigint, 'schema ' || s.oid FROM pg_publication_namespace s
+EVERY_TABLE = "every table"
+SCHEMA = "schema "
+BY_SCHEMA = f"""
+UNION ALL SELECT c.oid::bigint, '{SCHEMA}' || s.oid FROM pg_publication_namespace s
 JOIN pg_class c ON c.relnamespace = s.pnnspid WHERE s.pnpubid = %(publication)s::oid AND c.oid = ANY(%(oids)s::oid[])
 """
 
@@ -119,6 +126,9 @@ def _member(
     attached: str,
     made: str,
     born: bool,
+    above: int,
+    toast: int,
+    filed: list[str],
 ) -> dict[str, Any]:
     """A table or a partition as the shape holds it."""
     key = next((names for primary, _, _, names in indexes or [] if primary), [])
@@ -138,6 +148,9 @@ def _member(
         "attached": attached,
         "made": made,
         "born": born,
+        "above": str(above),
+        "toast": toast,
+        "filed": filed,
     }
 
 
@@ -164,7 +177,7 @@ def _publication(session: Session, name: str, oids: Sequence[int]) -> dict[int, 
     flags = [id, complete, via_root, owner, "" if needs_second_alter(version) else row]
     filters = " || coalesce(' ' || r.prattrs::text, '') || coalesce(' ' || r.prqual::text, '')"
     statement = NAMED.format(filters=filters if version >= FILTERS else "")
-    ways: dict[int, list[str]] = {oid: ["every table"] if every else [] for oid in oids}
+    ways: dict[int, list[str]] = {oid: [EVERY_TABLE] if every else [] for oid in oids}
     for oid, way in query(
         session,
         statement + (BY_SCHEMA if version >= FILTERS else ""),
