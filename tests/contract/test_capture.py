@@ -189,11 +189,10 @@ def test_a_promoted_server_is_followed_onto_its_new_timeline(tmp_path: Path) -> 
             upstream.execute("INSERT INTO t VALUES (1)")
             c.wait_caught_up()
             pg.end(signal.SIGINT)
-            (pg.data / "recovery.signal").touch()
-            with (pg.data / "postgresql.conf").open("a") as conf:
-                conf.write("restore_command = 'false'\n")
+            (pg.data / "standby.signal").touch()
             pg.start()
-            wait_for(lambda: not pg.execute("SELECT pg_is_in_recovery()")[0][0])
+            wait_for(lambda: (c.info().error or {}).get("code") == "source.standby", "it is met as a standby", 60)
+            pg.execute("SELECT pg_promote()")
             upstream.execute("INSERT INTO t VALUES (2)")
             c.wait_caught_up()
             assert c.info().identity["timeline"] == "2"

@@ -45,7 +45,10 @@ def check(
     ((standby, wal_level, started, next_txn),) = query(session, STATE)
     if standby:
         raise SourceError(
-            "source.standby", "the upstream is a standby now", "Point the connection at the primary server."
+            "source.standby",
+            "the upstream is a standby now",
+            "Point the connection at the primary server, or promote this one; Headwater retries.",
+            Retry.AUTO,  # a server that is being promoted answers as a standby for a while
         )
     _check_server(system, replication, position, identity)
     if wal_level != "logical":
