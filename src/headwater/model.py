@@ -86,6 +86,7 @@ class UpstreamType:
     unsigned: bool = False
     charset: str = ""
     labels: tuple[str, ...] = ()  # of an enumeration, in its order
+    collation: str = field(default="", compare=False)  # of a text, where it alone tells its order; '': unknown, or none
     place: int = field(default=0, compare=False)  # the column's number, which outlives its name; 0: it has none
     unique: bool = field(default=False, compare=False)  # of a key that rests on a unique index, not on the primary key
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -343,6 +344,26 @@ CHANGES: tuple[tuple[Any, ...], ...] = (  # and the key that is followed, if it 
     ("ALTER TABLE t ENGINE = MyISAM", "moved from InnoDB"),
     ("DROP TABLE t", "was dropped"),
 )
+
+
+def test_another_order_of_the_key_is_found(my_database: MyDatabase) -> None:
+    text = "varchar(9) CHARACTER SET utf8mb4 NOT NULL COLLATE"
+    label = "enum('x', 'Y') CHARACTER SET utf8mb4 NOT NULL COLLATE"  # sorted by number
+    my_database.execute(
+        f"CREATE TABLE t (a {text} utf8mb4_general_ci, b {text} utf8mb4_general_ci UNIQUE, "
+        f"e {label} utf8mb4_general_ci, PRIMARY KEY (a, e))"
+    )
+    first = fingerprint(my_database)
+    my_database.execute(f"ALTER TABLE t MODIFY b {text} utf8mb4_bin, MODIFY e {label} utf8mb4_bin")
+    second = fingerprint(my_database)
+    assert watch.verdict(first, second, "lake_t", ("a", "e")) is None
+    assert watch.verdict(first, second, "lake_t", ("b",)) is not None
+    my_database.execute(f"ALTER TABLE t MODIFY a {text} utf8mb4_bin")
+    third = fingerprint(my_database)
+    error = watch.verdict(second, third, "lake_t", ("a", "e"))
+    assert error and "sorts its key column a in another order" in error.message
+    older = json.dumps({k: v for k, v in json.loads(second).items() if k != "collations"})
+    assert watch.verdict(older, third, "lake_t", ("a", "e")) is None  # told by a version that did not look
 
 
 def test_only_what_may_have_changed_rows_behind_the_log_is_found(my_database: MyDatabase) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -21,6 +22,8 @@ SHAPE = """(id int PRIMARY KEY, v int, w int NOT NULL, name varchar(10) CHARACTE
 ROWS = """(0, NULL, 5, 'a', 1.25, 'a', NULL, 1, 1), (1, 40000, 5, 'ä€😀', -9.99, 'b', '2024-01-02 03:04:05', -7, 2),
     (2, 7, 6, 'ten chars!', NULL, 'c', '2025-01-02 03:04:05', 1 << 40, 3), (3, 8, 7, NULL, 0, NULL, NULL, 0, 4)"""
 PARTS = "PARTITION BY RANGE (id) (PARTITION p0 VALUES LESS THAN (2), PARTITION p1 VALUES LESS THAN (100))"
+
+CONDITION = re.compile("(COLUMN|CONSTRAINT) IF ")  # of a clause: MariaDB's alone
 
 
 @dataclass(frozen=True)
@@ -59,6 +62,17 @@ CASES = [
     goes_on("CREATE TABLE IF NOT EXISTS {t} (id int)", "DROP TABLE {u}", "FLUSH TABLES"),
     goes_on("ALTER TABLE {t} DEFAULT CHARSET latin1", "ALTER TABLE {t} ADD CONSTRAINT c CHECK (id >= 0)"),
     goes_on("ALTER TABLE {t} CONVERT TO CHARACTER SET utf8mb4"),
+    goes_on("ALTER TABLE {t} COMMENT=''", "ALTER TABLE {t} MODIFY name varchar(64) NULL DEFAULT '' COMMENT ''"),
+    goes_on("ALTER TABLE {t} ADD COLUMN x int PARTITION BY KEY (id) PARTITIONS 2"),
+    goes_on("ALTER TABLE {t} ADD COLUMN IF NOT EXISTS v int", "ALTER TABLE {t} ADD COLUMN IF NOT EXISTS (w int)"),
+    goes_on("ALTER TABLE {t} ADD COLUMN IF NOT EXISTS x int, ADD IF NOT EXISTS v bigint DEFAULT 9",
+            "ALTER TABLE {t} ADD INDEX IF NOT EXISTS by_w (w)"),
+    goes_on("ALTER TABLE {t} DROP COLUMN IF EXISTS nothing, MODIFY COLUMN IF EXISTS nothing int",
+            "ALTER TABLE {t} CHANGE COLUMN IF EXISTS nothing v int", "ALTER TABLE {t} RENAME COLUMN IF EXISTS no TO v"),
+    goes_on("ALTER TABLE {t} ADD CONSTRAINT IF NOT EXISTS c CHECK (id >= 0)"),
+    stops("ALTER TABLE {t} DROP COLUMN IF EXISTS v", "ALTER TABLE {t} ADD COLUMN IF NOT EXISTS v int DEFAULT 7"),
+    stops("ALTER TABLE {t} DROP COLUMN IF EXISTS v, ADD COLUMN IF NOT EXISTS v int DEFAULT 7"),
+    stops("ALTER TABLE {t} MODIFY COLUMN IF EXISTS v smallint", mode=""),
     stops("ALTER TABLE {t} DROP PRIMARY KEY, ADD PRIMARY KEY (w, id)"),
     stops("ALTER TABLE {t} DROP PRIMARY KEY"),
     stops("DROP INDEX `PRIMARY` ON {t}"),
@@ -155,8 +169,46 @@ def test_no_statement_changes_rows_unnoticed_and_none_stops_a_table_for_nothing(
     assert unnoticed == []
     wrong = [c for c, n in zip(CASES, names, strict=True) if done[n["t"]] and (n["t"] in broken) != c.stops]
     assert wrong == []
-    assert sum(done.values()) > 0.8 * len(CASES)
+    maria = isinstance(my_database.server, EmbeddedMariaDB)
+    known = [n["t"] for c, n in zip(CASES, names, strict=True) if maria or not CONDITION.search(c.statements[0])]
+    assert sum(done[t] for t in known) > 0.8 * len(known)
     assert sum(changed.values()) > 15  # the oracle has something to say
+
+
+TEXT_KEYS = [  # of a column `s varchar(10) NOT NULL COLLATE utf8mb4_general_ci`
+    goes_on("ALTER TABLE {t} MODIFY s varchar(20) NOT NULL COLLATE utf8mb4_general_ci"),
+    goes_on("ALTER TABLE {t} MODIFY other varchar(20) COLLATE utf8mb4_bin", "ALTER TABLE {t} COLLATE utf8mb4_bin"),
+    stops("ALTER TABLE {t} MODIFY s varchar(10) NOT NULL COLLATE utf8mb4_bin"),
+    stops("ALTER TABLE {t} MODIFY s varchar(20) NOT NULL"),
+    stops("ALTER TABLE {t} MODIFY s varchar(20) CHARACTER SET utf8mb4 NOT NULL"),
+    stops("ALTER TABLE {t} CONVERT TO CHARACTER SET utf8mb4 COLLATE utf8mb4_bin"),
+]
+
+
+def test_a_key_that_may_be_sorted_in_another_order_stops_the_table(my_database: MyDatabase) -> None:
+    tables = tuple(f"t{i}" for i in range(len(TEXT_KEYS)))
+    for t in tables:
+        my_database.execute(
+            f"CREATE TABLE {t} (s varchar(10) NOT NULL COLLATE utf8mb4_general_ci PRIMARY KEY, other varchar(10)) "
+            "DEFAULT CHARSET utf8mb4 COLLATE utf8mb4_bin"
+        )
+    reader = LogReader(my_database, tables)
+    for case, t in zip(TEXT_KEYS, tables, strict=True):
+        my_database.execute(f"INSERT INTO {t} VALUES ('a', 'x'), ('B', 'y')")
+        run(my_database, *(s.format(t=t) for s in case.statements))
+    broken = {c.table for c in reader.read() if c.op is Op.BREAK}
+    assert broken == {t for case, t in zip(TEXT_KEYS, tables, strict=True) if case.stops}
+
+
+def test_a_column_that_was_dropped_is_remembered_by_the_reader_that_comes_next(mariadb_database: MyDatabase) -> None:
+    mariadb_database.execute("CREATE TABLE t (id int PRIMARY KEY, v int)")
+    reader = LogReader(mariadb_database, ("t",))
+    run(mariadb_database, "INSERT INTO t VALUES (1, 2)", "ALTER TABLE t ADD COLUMN IF NOT EXISTS v int DEFAULT 7")
+    assert ints(reader.read()) == [("insert", 1)]
+    run(mariadb_database, "ALTER TABLE t ADD COLUMN IF NOT EXISTS v int DEFAULT 7", "ALTER TABLE t DROP COLUMN v")
+    assert ints(reader.read()) == []
+    run(mariadb_database, "ALTER TABLE t ADD COLUMN IF NOT EXISTS v int DEFAULT 7")
+    assert [c.op for c in reader.read()] == [Op.BREAK]
 
 
 def run(database: MyDatabase, *statements: str, **options: Any) -> None:
@@ -237,11 +289,15 @@ def helped(table: MyDatabase) -> Iterator[MyDatabase]:
         "SET @a = f()",
         "INSERT INTO {db}_other.loud VALUES (1)",
         "UPDATE t SET v = 'x'",
+        "ANALYZE UPDATE t SET v = 'x'",
+        "ANALYZE FORMAT=JSON DELETE FROM t",
     ],
 )
 def test_a_change_that_is_logged_as_a_statement_stops_whatever_it_may_concern(
     helped: MyDatabase, statement: str
 ) -> None:
+    if statement.startswith("ANALYZE") and not isinstance(helped.server, EmbeddedMariaDB):
+        return  # a statement of MariaDB
     run(helped, "INSERT INTO t VALUES (1000, 'a')")
     reader = LogReader(helped, ("t",))
     before = helped.execute("SELECT * FROM t ORDER BY id")

@@ -112,13 +112,15 @@ def test_a_column_dropped_upstream_is_null(my_database: MyDatabase, tmp_path: Pa
         ("ALTER TABLE t MODIFY v varchar(20)", "data.schema_changed"),
         ("ALTER TABLE t MODIFY w varchar(20) CHARACTER SET latin1", "data.schema_changed"),
         ("ALTER TABLE t DROP PRIMARY KEY, ADD PRIMARY KEY (id, v)", "data.schema_changed"),
+        ("ALTER TABLE t MODIFY id varchar(9) COLLATE utf8mb4_bin", "data.schema_changed"),
         ("DROP TABLE t", "data.rewritten"),
     ],
 )
 def test_a_table_that_changed_its_form_is_not_read(
     statement: str, code: str, my_database: MyDatabase, tmp_path: Path
 ) -> None:
-    numbers(my_database, 1, "id int PRIMARY KEY, v int NOT NULL, w varchar(20)", "1, 2, 'x'")
+    shape = "id varchar(9) COLLATE utf8mb4_general_ci PRIMARY KEY, v int NOT NULL, w varchar(20)"
+    numbers(my_database, 1, shape, "1, 2, 'x'")
     table = bench(my_database, tmp_path, "t")
     my_database.execute(statement)
     with pytest.raises(DataError) as e:

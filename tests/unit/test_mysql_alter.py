@@ -68,6 +68,15 @@ def judged(clauses: str, mode: int = s.STRICT, **more: Any) -> str:
         "ANALYZE PARTITION p0, p1",
         "PARTITION BY HASH (id) PARTITIONS 4",
         "REMOVE PARTITIONING",
+        "ADD COLUMN x INT PARTITION BY KEY (id)",
+        "ADD CONSTRAINT IF NOT EXISTS f FOREIGN KEY (v) REFERENCES u (id)",
+        "ADD CONSTRAINT IF NOT EXISTS c CHECK (v > 0), ADD FOREIGN KEY IF NOT EXISTS f (v) REFERENCES u (id)",
+        "COMMENT = ''",
+        "COMMENT '' COMPRESSION='' ROW_FORMAT=DYNAMIC",
+        "COMMENT 'gr\ufffd'",
+        "MODIFY name VARCHAR(64) NOT NULL DEFAULT '' COMMENT ''",
+        "MODIFY name VARCHAR(64) DEFAULT _utf8mb4'' NOT NULL",
+        "ADD INDEX IF NOT EXISTS i (v), ADD PARTITION IF NOT EXISTS (PARTITION p3 VALUES LESS THAN (30))",
         "ADD x INT PARTITION BY RANGE (id) (PARTITION p VALUES LESS THAN (9), PARTITION q VALUES LESS THAN (19))",
         "MODIFY v INT NOT NULL DEFAULT 0 COMMENT 'x'",
         "MODIFY v INT(11) NULL FIRST",
@@ -156,6 +165,11 @@ def test_what_changes_no_value_is_followed(clauses: str) -> None:
         "ADD x INT REFERENCES u (id) ON DELETE SET DEFAULT",
         "SOMETHING NEW",
         "COMMENT 'x' SOMETHING = 5",
+        "COMMENT '' SOMETHING = 5",
+        "ENGINE = ''",
+        "MODIFY v INT COMMENT '' SOMETHING",
+        "ADD CONSTRAINT IF NOT EXISTS f FOREIGN KEY (v) REFERENCES u (id) ON DELETE CASCADE",
+        "ADD x INT PRIMARY KEY PARTITION BY KEY (x)",
         "ALTER IGNORE TABLE t ADD UNIQUE (v)",
         "ALTER ONLINE IGNORE TABLE t COMMENT 'x'",
         "SET STATEMENT sql_mode='' FOR ALTER TABLE t MODIFY v INT NOT NULL",
@@ -196,6 +210,90 @@ def test_a_column_that_grew_may_not_shrink_back() -> None:
         assert judged(clauses) == ""
         assert judged(clauses, logged=logged) != ""
     assert judged("MODIFY name VARCHAR(20), MODIFY body LONGTEXT, MODIFY e ENUM('a','b','c')", logged=logged) == ""
+
+
+TEXT_KEY = (column("s", "varchar", length=10, charset="utf8mb4", collation="utf8mb4_general_ci"), *COLUMNS)
+
+
+@pytest.mark.parametrize(
+    ("clauses", "goes_on"),
+    [
+        ("MODIFY s VARCHAR(20) NOT NULL COLLATE utf8mb4_general_ci", True),
+        ("MODIFY s VARCHAR(20) COLLATE UTF8MB4_GENERAL_CI CHARACTER SET utf8mb4 NOT NULL", True),
+        ("MODIFY s VARCHAR(20) NOT NULL COLLATE utf8mb4_bin", False),
+        ("MODIFY s VARCHAR(10) NOT NULL", False),
+        ("MODIFY s VARCHAR(10) CHARACTER SET utf8mb4 NOT NULL", False),
+        ("CHANGE s s VARCHAR(20) NOT NULL", False),
+        ("MODIFY name VARCHAR(20) COLLATE utf8mb4_bin", True),
+    ],
+)
+def test_a_text_of_the_key_must_keep_its_order(clauses: str, *, goes_on: bool) -> None:
+    found = judged(clauses, taken=(Taken(TEXT_KEY, ("s",)),), primary=frozenset({"s"}))
+    assert (found == "") is goes_on
+    assert goes_on or "collation" in found
+
+
+def test_a_text_of_the_key_whose_order_is_unknown_may_not_be_defined_anew() -> None:
+    unknown = {"taken": (Taken(COLUMNS, ("name",)),), "primary": frozenset({"name"})}
+    assert judged("MODIFY name VARCHAR(20) COLLATE utf8mb4_bin", **unknown) != ""
+    assert judged("ADD x INT", **unknown) == ""
+
+
+LOGGED = {n: LogColumn(n, 3, 0, n == "id") for n in ("id", "v", "other")}
+
+
+@pytest.mark.parametrize(
+    "clauses",
+    [
+        "ADD COLUMN IF NOT EXISTS v INT",
+        "ADD COLUMN IF NOT EXISTS V BIGINT DEFAULT 7 PRIMARY KEY",
+        "ADD IF NOT EXISTS v INT REFERENCES u (id) ON DELETE CASCADE",
+        "ADD COLUMN IF NOT EXISTS (v INT, other INT)",
+        "ADD COLUMN IF NOT EXISTS v INT, ADD COLUMN IF NOT EXISTS x INT, DROP COLUMN other",
+        "DROP COLUMN IF EXISTS name",
+        "MODIFY COLUMN IF EXISTS name VARCHAR(2)",
+        "CHANGE COLUMN IF EXISTS name label VARCHAR(10)",
+        "CHANGE COLUMN IF EXISTS name v INT",
+        "RENAME COLUMN IF EXISTS name TO v",
+    ],
+)
+def test_what_a_condition_kept_from_happening_stops_nothing(clauses: str) -> None:
+    assert judged(clauses, logged=LOGGED) == ""
+    assert judged(clauses, logged=dict(LOGGED, name=LOGGED["v"])) == "" or "IF EXISTS" in clauses
+
+
+@pytest.mark.parametrize(
+    "clauses",
+    [
+        "ADD COLUMN IF NOT EXISTS name VARCHAR(10)",
+        "ADD COLUMN IF NOT EXISTS (v INT, name VARCHAR(10))",
+        "ADD COLUMN IF NOT EXISTS x INT PRIMARY KEY",
+        "DROP COLUMN v, ADD COLUMN IF NOT EXISTS v INT DEFAULT 7",
+        "DROP COLUMN IF EXISTS v, ADD COLUMN IF NOT EXISTS v INT DEFAULT 7",
+        "CHANGE v w INT, ADD COLUMN IF NOT EXISTS v INT",
+        "RENAME COLUMN v TO w, ADD IF NOT EXISTS v INT",
+        "DROP COLUMN IF EXISTS id",
+        "MODIFY COLUMN IF EXISTS v SMALLINT",
+        "CHANGE COLUMN IF EXISTS v w INT",
+        "RENAME COLUMN IF EXISTS v TO w",
+        "RENAME COLUMN IF EXISTS other TO v",
+        "DROP COLUMN IF EXISTS \ufffd",
+        "RENAME COLUMN other TO name, MODIFY COLUMN IF EXISTS name SMALLINT",
+    ],
+)
+def test_what_happened_in_spite_of_its_condition_stops_the_table(clauses: str) -> None:
+    assert judged(clauses, logged=LOGGED) != ""
+
+
+def test_a_column_that_was_dropped_since_the_last_description_is_not_there() -> None:
+    gone = {"logged": LOGGED, "gone": frozenset({"v"})}
+    assert judged("ADD COLUMN IF NOT EXISTS v INT DEFAULT 7", **gone) != ""
+    assert judged("MODIFY COLUMN IF EXISTS v SMALLINT", **gone) == ""
+
+
+def test_a_condition_about_a_table_that_the_log_has_not_described_may_have_held() -> None:
+    assert judged("ADD COLUMN IF NOT EXISTS v INT") != ""
+    assert judged("MODIFY COLUMN IF EXISTS v SMALLINT") != ""
 
 
 def test_a_declared_key_rests_on_an_index_that_may_go() -> None:

@@ -6,7 +6,7 @@ A clause that certainly touches neither gives nothing. One that we do not know t
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from headwater.source.mysql.definition import Definition, read_definition
@@ -52,6 +52,14 @@ class Touches(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Only:
+    """IF EXISTS or IF NOT EXISTS: the clause did something only if the column was there, or was not."""
+
+    column: str
+    there: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Change:
     """A clause's effect; `reason` in words where it touches rows whatever a relation takes of the table."""
 
@@ -59,6 +67,7 @@ class Change:
     name: str = ""
     reason: str = ""
     definition: Definition | None = None
+    only: Only | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,21 +132,33 @@ def _add(words: Words) -> Iterator[Change]:
     if (words.peek(), words.peek(1)) in (("SYSTEM", "VERSIONING"), ("PERIOD", "FOR")):
         yield Change(Touches.ROWS, reason="its rows have versions now: SYSTEM VERSIONING")
         return
-    if words.take_any("CONSTRAINT") and words.peek() not in ("PRIMARY", "FOREIGN", *_INDEXES):
-        words.take_part()
+    if words.take_any("CONSTRAINT"):
+        words.take_exists()
+        if words.peek() not in ("PRIMARY", "FOREIGN", *_INDEXES):
+            words.take_part()
     if words.peek() == "PRIMARY":
         yield Change(Touches.KEY)
     elif words.peek() == "FOREIGN":
         yield from _cascades(words)
     elif words.peek() not in _INDEXES and (words.peek(), words.peek(1)) != ("VECTOR", "INDEX"):
         words.take_any("COLUMN")
-        words.take_exists()
+        there = words.take_exists()
         if words.peek() == "(":
             for item in words.group().items():
-                yield from _add(item)
+                yield from _only_if(there, item, _add(item))
             return
-        yield Change(Touches.NAME, words.take_part() or "")
-        yield from _inline(words)
+        yield from _only_if(there, words, _add_column(words))
+
+
+def _add_column(words: Words) -> Iterator[Change]:
+    yield Change(Touches.NAME, words.take_part() or "")
+    yield from _inline(words)
+
+
+def _only_if(there: bool | None, words: Words, made: Iterator[Change]) -> Iterator[Change]:
+    """The changes of a clause whose column comes next, with the condition that it said."""
+    only = None if there is None else Only(words.peek_part(), there)
+    return (replace(c, only=only) for c in made) if only else made
 
 
 def _drop(words: Words) -> Iterator[Change]:
@@ -155,13 +176,16 @@ def _drop(words: Words) -> Iterator[Change]:
             yield Change(Touches.ROWS, reason="its rows have no versions any more: SYSTEM VERSIONING")
         case _:
             words.take_any("COLUMN")
-            words.take_exists()
-            yield Change(Touches.DROP, words.take_part() or "")
+            there = words.take_exists()
+            yield from _only_if(there, words, iter([Change(Touches.DROP, words.peek_part())]))
 
 
 def _redefine(words: Words, *, renames: bool) -> Iterator[Change]:
     words.take_any("COLUMN")
-    words.take_exists()
+    yield from _only_if(words.take_exists(), words, _redefined(words, renames=renames))
+
+
+def _redefined(words: Words, *, renames: bool) -> Iterator[Change]:
     old = words.take_part() or ""
     new = (words.take_part() or "") if renames else old
     if new != old:
@@ -175,15 +199,17 @@ def _rename(words: Words) -> Iterator[Change | Other]:
     if words.take_any("INDEX", "KEY"):
         return
     if words.take_any("COLUMN"):
-        words.take_exists()
-        old = words.take_part() or ""
-        words.take_any("TO", "AS")
-        yield Change(Touches.NAME, old)
-        yield Change(Touches.NAME, words.take_part() or "")
+        yield from _only_if(words.take_exists(), words, _renamed(words))
         return
     words.take_any("TO", "AS", "=")
     yield Change(Touches.ROWS, reason="it was renamed")
     yield Other(*(words.take_name() or ("", "")), "another table was renamed to its name")
+
+
+def _renamed(words: Words) -> Iterator[Change]:
+    yield Change(Touches.NAME, words.take_part() or "")
+    words.take_any("TO", "AS")
+    yield Change(Touches.NAME, words.take_part() or "")
 
 
 def _convert(words: Words) -> Iterator[Change]:
@@ -197,6 +223,8 @@ def _convert(words: Words) -> Iterator[Change]:
 def _inline(words: Words) -> Iterator[Change]:
     """What a column's definition says of keys; KEY alone is the primary one."""
     said = words.outside()
+    if "PARTITION" in said:
+        said = said[: said.index("PARTITION")]  # what follows is not of the column
     if any(w == "PRIMARY" or (w == "KEY" and said[i - 1 : i] != ["UNIQUE"]) for i, w in enumerate(said)):
         yield Change(Touches.KEY)
     yield from _cascades(words)
@@ -227,7 +255,7 @@ def _options(words: Words) -> Iterator[Change]:
         if option == "UNION" and words.peek() == "(":
             words.take_group()
             continue
-        value = words.take_part() or ""
+        value = words.take_value()
         if option == "ENGINE" and value.upper() != "INNODB":
             yield Change(Touches.ROWS, reason=f"it moved to the engine {value}")
         elif option != "ENGINE" and option not in _INERT_OPTIONS:

@@ -29,6 +29,12 @@ def bytes_of_character(charset: str) -> int:
     return _BYTES_OF_CHARACTER.get(charset, 1)
 
 
+def collation_name(name: str) -> str:
+    """A collation or a charset by the name that newer servers have for it."""
+    first, *rest = name.lower().split("_")
+    return "_".join(["utf8mb3" if first == "utf8" else first, *rest])
+
+
 def charset_of(collation: int) -> str:
     """The character set's name as MySQL writes it, or '' if the collation is unknown."""
     if collation in _NO_PAD:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from headwater.model import LogColumn, UpstreamType
 from headwater.source.mysql import tablemap as t
-from headwater.source.mysql.charsets import bytes_of_character
+from headwater.source.mysql.charsets import bytes_of_character, collation_name
 from headwater.source.mysql.lexer import Kind, Token
 from headwater.source.mysql.words import Words
 
@@ -34,6 +34,7 @@ class Type:
     size: tuple[int, ...] = ()
     unsigned: bool = False
     charset: str = ""  # '': of the table's default, or none
+    collation: str = ""  # '': unknown, or none
     labels: tuple[str, ...] = ()
 
 
@@ -86,7 +87,8 @@ def _with_attribute(found: Definition, words: Words) -> Definition:
         case "CHARACTER" if words.take_any("SET"):
             return replace(found, type=replace(type, charset=_charset(words)))
         case "COLLATE":
-            return replace(found, type=replace(type, charset=_charset(words)))
+            collation = collation_name(words.take_part() or "?")
+            return replace(found, type=replace(type, charset=collation.split("_")[0], collation=collation))
         case "NOT" if words.take_any("NULL"):
             return replace(found, nullable=False)
         case "NOT" if words.take_any("ENFORCED"):
@@ -99,7 +101,9 @@ def _with_attribute(found: Definition, words: Words) -> Definition:
             _pass_value(words)
         case "ON" if words.take_any("UPDATE"):
             _pass_value(words)
-        case "COMMENT" | "AFTER" | "COLUMN_FORMAT" | "STORAGE":
+        case "COMMENT" | "COLUMN_FORMAT" | "STORAGE":
+            words.take_value()
+        case "AFTER":
             words.take_part()
         case "CONSTRAINT":
             if words.peek() != "CHECK":
@@ -117,9 +121,7 @@ def _with_attribute(found: Definition, words: Words) -> Definition:
 
 
 def _charset(words: Words) -> str:
-    """A charset by its own name, or by that of one of its collations."""
-    name = (words.take_part() or "?").lower().split("_")[0]
-    return "utf8mb3" if name == "utf8" else name
+    return collation_name(words.take_part() or "?")
 
 
 def _pass_value(words: Words) -> None:
@@ -136,7 +138,7 @@ def _pass_value(words: Words) -> None:
     if words.peek() == "(":
         words.take_group()
     elif first.word in ("B", "X", "N") or first.word.startswith("_"):  # b'0', _utf8'x'
-        words.take_part()
+        words.take_value()
 
 
 def type_of(upstream: UpstreamType) -> Type:
@@ -147,7 +149,7 @@ def type_of(upstream: UpstreamType) -> Type:
         **{name: (room,) for name, room in _ROOM.items()},
     }.get(upstream.name, () if upstream.length is None else (upstream.length,))
     size = () if upstream.name in _WITHOUT_SIZE else size
-    return Type(upstream.name, size, upstream.unsigned, upstream.charset, upstream.labels)
+    return Type(upstream.name, size, upstream.unsigned, upstream.charset, upstream.collation, upstream.labels)
 
 
 def as_logged(type: Type, column: LogColumn) -> Type:

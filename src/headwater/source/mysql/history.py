@@ -1,14 +1,16 @@
 """The names of columns where the log does not tell them: from what we knew, or from the upstream of now.
 
 The upstream of now may be ahead of the log. Names from there hold only if no DDL of the table lies between; when such a
-DDL is met later the table breaks. Both notes (a DDL was met, names came from there) are kept, so a restart knows them.
+DDL is met later the table breaks. All notes (a DDL was met, names came from there, columns were dropped) are kept, so a
+restart knows them.
 """
 
 from __future__ import annotations
 
+import json
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 from headwater.errors import HeadwaterError, Retry
@@ -100,6 +102,22 @@ class History:
             return ""
         return f"its columns changed while their names were unknown; {MEND} prevents that"
 
+    def met_drop(self, id: int, names: Iterable[str], number: int, memory: Memory) -> None:
+        """Notes columns that a statement dropped: the last description of the table still has them."""
+        memory.put(_gone(id), 0, json.dumps(dict.fromkeys(names, number) | _dropped(id, memory)).encode())
+
+    def gone(self, id: int, number: int, memory: Memory) -> frozenset[str]:
+        """The columns that were dropped between the table's last description and a position.
+
+        A batch that is framed again after a crash may find notes of what comes later in it.
+        """
+        return frozenset(name for name, at in _dropped(id, memory).items() if at < number)
+
+    def described(self, id: int, memory: Memory) -> None:
+        """The log described the table anew: that tells which columns it has."""
+        if memory.get(_gone(id)) is not None:
+            memory.remove(_gone(id))
+
     def _from_now(self, table: TableMap, memory: Memory) -> tuple[LogColumn, ...] | str:
         try:
             now = self._ask(table.schema, table.table)
@@ -147,6 +165,14 @@ def _named(table: TableMap, column: LogColumn, now: NowColumn) -> LogColumn:
 
 def _ddl(id: int) -> str:
     return f"ddl-{id}"
+
+
+def _dropped(id: int, memory: Memory) -> dict[str, int]:
+    return dict(json.loads(memory.get(_gone(id)) or b"{}"))
+
+
+def _gone(id: int) -> str:
+    return f"gone-{id}"
 
 
 def _names(id: int) -> str:

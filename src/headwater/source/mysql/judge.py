@@ -10,6 +10,7 @@ from headwater.source.frames import Taken
 from headwater.source.mysql.alter import UNKNOWN, Change, Touches
 from headwater.source.mysql.definition import Definition, Type, as_logged, takes_all, type_of
 from headwater.source.mysql.statement import NO_AUTO_VALUE_ON_ZERO, OTHER_TYPES, Statement
+from headwater.source.mysql.types import TEXTUAL
 
 _CHARACTERS = frozenset({"char", "varchar", "tinytext", "text", "mediumtext", "longtext", "enum", "set"})
 
@@ -18,18 +19,33 @@ _CHARACTERS = frozenset({"char", "varchar", "tinytext", "text", "mediumtext", "l
 class Subject:
     """A table that is followed: what relations take of it, and how the log described it last, by names in lower case.
 
-    `primary` is its primary key. `hides_cascades`: the log of its server does not show what foreign keys change.
+    `gone`: columns dropped since then. `primary` is its primary key. `hides_cascades`: the log of its server does not
+    show what foreign keys change.
     """
 
     taken: Sequence[Taken]
     logged: Mapping[str, LogColumn]
     primary: frozenset[str]
     hides_cascades: bool
+    gone: frozenset[str] = frozenset()
+
+    def has(self, column: str) -> bool | None:
+        """Whether it has the column now; None if the log never said."""
+        return column.lower() in self.logged.keys() - self.gone if self.logged else None
 
 
 def verdict(changes: Sequence[Change], statement: Statement, subject: Subject) -> str:
     """Why the table cannot be followed past the statement, in words; '' if it certainly can."""
-    return next((r for c in changes for t in subject.taken for r in _reasons(c, statement, t, subject)), "")
+    made = [c for c in changes if not _kept_out(c, changes, subject)]
+    return next((r for c in made for t in subject.taken for r in _reasons(c, statement, t, subject)), "")
+
+
+def _kept_out(change: Change, changes: Sequence[Change], subject: Subject) -> bool:
+    """Whether IF EXISTS or IF NOT EXISTS certainly prevented the change: unless another clause names the column too."""
+    only = change.only
+    if only is None or not only.column or subject.has(only.column) in (None, only.there):
+        return False
+    return not any(c.only != only and c.name.lower() == only.column.lower() for c in changes)
 
 
 def _reasons(change: Change, statement: Statement, taken: Taken, subject: Subject) -> Iterator[str]:
@@ -62,6 +78,8 @@ def _reasons(change: Change, statement: Statement, taken: Taken, subject: Subjec
                 logged = subject.logged.get(name)
                 old = type_of(known.upstream)
                 types = [old] if logged is None else [old, as_logged(old, logged)]
+                if name in key and not _keeps_order(old, change.definition.type):
+                    yield f"its key column {known.name} was defined anew, which may change its collation"
                 if not _keeps_values(change.definition, statement, types, declared and name in key):
                     yield f"its column {known.name} was defined anew, which may change its values"
 
@@ -75,6 +93,11 @@ def _converts_well(change: Change, statement: Statement, taken: Taken) -> bool:
     """Every character is in utf8mb4, and a strict session would rather fail than lose one. Keys may order otherwise."""
     texts = [c.name for c in taken.columns if c.upstream.name in _CHARACTERS]
     return not texts or (change.name == "utf8mb4" and statement.strict and not set(texts) & set(taken.key))
+
+
+def _keeps_order(old: Type, new: Type) -> bool:
+    """Of a key column: bounds of spans were chosen in the order of its collation. What is not said is a default."""
+    return old.name not in TEXTUAL or (old.collation != "" and old.collation == new.collation)
 
 
 def _keeps_values(definition: Definition, statement: Statement, types: Sequence[Type], declared: bool) -> bool:

@@ -9,6 +9,7 @@ from typing import Any
 from headwater.errors import DataError
 from headwater.model import UpstreamType
 from headwater.source.mysql.ask import qualified, query, records
+from headwater.source.mysql.charsets import collation_name
 from headwater.source.mysql.filter import filter_text
 from headwater.source.mysql.keyset import FLOATS, INTEGERS, ROW, KeyColumn
 from headwater.source.mysql.session import Session, quote_identifier
@@ -16,7 +17,7 @@ from headwater.source.mysql.types import TEXTUAL, labels
 from headwater.source.scan import ScanTable
 
 COLUMNS = """
-SELECT column_name, lower(data_type), column_type, coalesce(character_set_name, '')
+SELECT column_name, lower(data_type), column_type, coalesce(character_set_name, ''), coalesce(collation_name, '')
 FROM information_schema.columns WHERE table_schema = %s AND table_name = %s
 """
 INDEXES = """
@@ -54,12 +55,19 @@ def describe(session: Session, table: ScanTable) -> Table:
         )
     forced = _index(session, table)
     types = {c.name: c.upstream for c in table.columns}
-    for name, (now, _, charset) in found.items():
+    for name, (now, _, charset, collation) in found.items():
         if name in types and not _same_kind(types[name], now, charset):
             raise DataError(
                 "data.schema_changed",
                 f"the type of column {name} of {table.schema}.{table.name} changed",
                 "RESYNC TABLE reads it anew in its new form.",
+            )
+        known = types[name].collation if name in table.key else ""
+        if known and known != collation_name(collation):
+            raise DataError(
+                "data.schema_changed",
+                f"the collation of key column {name} of {table.schema}.{table.name} changed",
+                "RESYNC TABLE reads it anew in its new order, or restore the collation.",
             )
     return Table(
         # Rows come in order, at once, for any share of the table and any age of its statistics.

@@ -52,6 +52,7 @@ class Tables:
         self._written.relations.append(Relation(row, table.id, table.schema, table.table, "f", columns))
         self.described[table.id] = (slot, columns)
         self._met[table.id] = columns
+        self._history.described(table.id, self._memory)
         self._maps.describe(table.id, slot)
 
     def of_rows(self, message: bytes) -> TableMap | None:
@@ -114,7 +115,9 @@ class Tables:
             return
         reason = e.reason
         if followed and e.changes:
-            reason = verdict(e.changes, ddl.session_of(statement), self._subject(id, schema, table, e))
+            reason = verdict(e.changes, ddl.session_of(statement), self._subject(id, schema, table, e, number))
+            if dropped := {c.name.lower() for c in e.changes if c.touches is Touches.DROP}:
+                self._history.met_drop(id, dropped, number, self._memory)
         if followed and reason:
             self.break_table(id, schema, table, reason)
         if followed or self._memory.version(id) is not None:
@@ -123,14 +126,15 @@ class Tables:
             if wrong and followed:
                 self.break_table(id, schema, table, wrong)
 
-    def _subject(self, id: int, schema: str, table: str, e: ddl.Effect) -> Subject:
+    def _subject(self, id: int, schema: str, table: str, e: ddl.Effect, number: int) -> Subject:
         """A table as far as an alteration of it is judged."""
         logged = {c.name.lower(): c for c in self._columns(id)}
         primary = frozenset(name for name, c in logged.items() if c.key)
         if not logged and any(c.touches in (Touches.INDEX, Touches.TYPE) for c in e.changes):
             primary = self._history.primary_key(schema, table)
         taken = self._memory.taken(id) or (Taken((), ()),)
-        return Subject(taken, logged, primary, self._server.hides_cascades)
+        gone = frozenset[str]() if id in self.described else self._history.gone(id, number, self._memory)
+        return Subject(taken, logged, primary, self._server.hides_cascades, gone)
 
     def _truncate(self, id: int, schema: str, table: str) -> None:
         if id not in self.described:

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 
 from headwater.model import UpstreamType
+from headwater.source.mysql.charsets import collation_name
 
 DIALECT = "mysql"
 MAX_DIGITS = 38
@@ -112,6 +113,7 @@ def upstream_type(raw: RawType, *, in_key: bool, booleans: bool) -> UpstreamType
         unsigned=raw.is_unsigned,
         charset="binary" if name in BINARY else raw.charset or "",
         labels=labels(raw.column_type) if name in ("enum", "set") else (),
+        collation=collation_name(raw.collation or "") if name in TEXTUAL else "",
     )
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from headwater.errors import DataError
 from headwater.source.mysql.ask import query
+from headwater.source.mysql.charsets import collation_name
 from headwater.source.mysql.position import table_number
 from headwater.source.mysql.session import Session
 
@@ -21,7 +22,8 @@ SELECT table_name, table_type, coalesce(engine, ''), coalesce(date_format(create
 FROM information_schema.tables WHERE table_schema = %s AND table_name IN ({names})
 """
 COLUMNS = """
-SELECT table_name, column_name, column_type, coalesce(character_set_name, ''), coalesce(generation_expression, '')
+SELECT table_name, column_name, if(data_type IN ('enum', 'set'), '', coalesce(collation_name, '')),
+       column_type, coalesce(character_set_name, ''), coalesce(generation_expression, '')
 FROM information_schema.columns WHERE table_schema = %s AND table_name IN ({names})
 """
 KEYS = """
@@ -47,7 +49,7 @@ def fingerprints(session: Session, database: str, ids: Sequence[int]) -> dict[in
 
 
 def verdict(before: str, after: str, table: str, key: Sequence[str]) -> DataError | None:
-    """The error that stops the table, if its rows may have changed between two fingerprints without log events."""
+    """The error that stops the table, if its rows, or the order of its key, may have changed without log events."""
     if before == after or not before:
         return None
     happened = "was dropped" if not after else _change(json.loads(before), json.loads(after), set(key))
@@ -68,6 +70,9 @@ def _change(old: dict[str, Any], new: dict[str, Any], key: set[str]) -> str | No
     lost = _lost_key(old.get("keys", {}), new["keys"], key)
     if lost:
         return lost
+    for column in sorted(key):  # a fingerprint of an earlier version tells no collations
+        if old.get("collations", {}).get(column) not in (None, new["collations"].get(column)):
+            return f"sorts its key column {column} in another order (COLLATE)"
     if old["partitioned"] == new["partitioned"]:
         gone = [p for p in old["partitions"] if p not in new["partitions"]]
         if gone:
@@ -95,13 +100,15 @@ def _shapes(session: Session, schema: str, names: list[str]) -> dict[str, dict[s
     marks = ", ".join(["%s"] * len(names))
     ask = (schema, *names)
     shapes: dict[str, dict[str, Any]] = {
-        name: {"kind": kind, "engine": engine, "made": made, "columns": {}, "keys": {}}
+        name: {"kind": kind, "engine": engine, "made": made, "columns": {}, "keys": {}, "collations": {}}
         | {"partitioned": "", "partitions": []}
         for name, kind, engine, made in query(session, TABLES.format(names=marks), ask)
     }
-    for name, column, *shape in query(session, COLUMNS.format(names=marks), ask):
+    for name, column, collation, *shape in query(session, COLUMNS.format(names=marks), ask):
         if name in shapes:
             shapes[name]["columns"][column] = shape
+            if collation:
+                shapes[name]["collations"][column] = collation_name(collation)
     partial = set()  # indexes that leave rows alike: of beginnings or expressions, or with NULL
     for name, index, column, whole in query(session, KEYS.format(names=marks), ask):
         if name in shapes:

@@ -50,9 +50,11 @@ class Words:
             return True
         return False
 
-    def take_exists(self) -> None:
-        """IF EXISTS or IF NOT EXISTS."""
-        self.take_all("IF", "EXISTS") or self.take_all("IF", "NOT", "EXISTS")
+    def take_exists(self) -> bool | None:
+        """True for IF EXISTS, False for IF NOT EXISTS, None if neither comes next."""
+        if self.take_all("IF", "EXISTS"):
+            return True
+        return False if self.take_all("IF", "NOT", "EXISTS") else None
 
     def take_patience(self) -> None:
         """MariaDB's WAIT n or NOWAIT."""
@@ -70,6 +72,18 @@ class Words:
             return None
         self._at += 1
         return token.text
+
+    def peek_part(self) -> str:
+        """The single name that comes next; '' if there is none that can be read."""
+        name = self.take_part()
+        self._at -= name is not None
+        return name or ""
+
+    def take_value(self) -> str:
+        """A value, whatever it holds: a text may be empty. '' and nothing taken if what comes next is none."""
+        if not self.more or self._tokens[self._at].kind not in _NAMES:
+            return ""
+        return self.take().text
 
     def take_name(self) -> tuple[str, str] | None:
         """A table's schema and name, if both can be read."""
