@@ -20,6 +20,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from headwater.engine import spark
+from headwater.engine.sessions import Sessions
 from headwater.meta.store import Meta
 from headwater.model import CoveredSpan, Layout, RelationInfo, Span, TableState
 from headwater.relation import base, fold
@@ -55,7 +56,7 @@ def measure(home: Path, count: int, rounds: int, changes: int) -> None:
     add_changes(meta, folded, changes)
     layout = Layout(folded.id, versions[1], (CoveredSpan(Span(None, None), 0, 0),), True)
     overlay = overlays.at(folded, layout, changes)
-    sessions, url = spark.Sessions(session), storage.url(read.base_path)
+    sessions, url = Sessions(session), storage.url(read.base_path)
     alone = [ask(sessions, url, versions[0]) for _ in range(WARM + rounds)][WARM:]
     folding = Folding(session, storage, folded, layout, overlay)
     with folding:
@@ -67,10 +68,10 @@ def measure(home: Path, count: int, rounds: int, changes: int) -> None:
     session.stop()
 
 
-def ask(sessions: spark.Sessions, url: str, version: int) -> float:
+def ask(sessions: Sessions, url: str, version: int) -> float:
     began = time.monotonic()
-    with sessions.use() as session:
-        rows = session.read.format("delta").option("versionAsOf", version).load(url)
+    with sessions.use() as pooled:
+        rows = pooled.session.read.format("delta").option("versionAsOf", version).load(url)
         rows.selectExpr("sum(amount)", "count(*)").collect()
     return time.monotonic() - began
 

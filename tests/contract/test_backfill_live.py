@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
-import pytest
 
 from headwater.backfill.scan import scan_span
 from headwater.backfill.span import cut as cut_span
@@ -22,6 +21,7 @@ from headwater.source.postgres.session import lsn_to_int
 from support.backfill import Bench, bench
 from support.history import Key, read
 from support.naive import KEYS, Writers, changes_of, keep_history
+from support.upstreams import new_seed
 
 
 @dataclass(frozen=True)
@@ -85,9 +85,8 @@ def scan_everything(table: Bench, parts: list[Span], r: random.Random) -> list[t
     return done
 
 
-@pytest.mark.parametrize("seed", [random.randrange(10**6)])
-def test_covered_spans_and_what_counts_are_the_upstream_at_every_cut(seed: int, database: Any, tmp_path: Path) -> None:
-    print(f"seed {seed}")
+def test_covered_spans_and_what_counts_are_the_upstream_at_every_cut(database: Any, tmp_path: Path) -> None:
+    seed = new_seed()
     database.execute("CREATE TABLE t (id int PRIMARY KEY, v int)")
     database.execute(f"INSERT INTO t SELECT i, i FROM generate_series(0, {KEYS - 1}, 2) i")
     keep_history(database)

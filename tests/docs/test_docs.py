@@ -47,7 +47,9 @@ def test_every_command_and_option_is_documented(command: str) -> None:
             assert (name if name.startswith("-") else f"[{name.upper()}") in text, f"{command} {name}"
 
 
-@pytest.mark.parametrize(("kind", "option"), [(k, o) for k, os in TABLES.items() for o in os], ids=str)
+@pytest.mark.parametrize(
+    ("kind", "option"), [pytest.param(k, o, id=f"{k}-{o.name}") for k, os in TABLES.items() for o in os]
+)
 def test_every_sql_option_is_documented_with_its_default(kind: str, option: Option) -> None:
     text = page("sql.md")
     if kind != "table":  # each type of connection has its own list

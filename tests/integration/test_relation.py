@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
@@ -11,6 +12,7 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
+from headwater import config
 from headwater.backfill.span import locate
 from headwater.decode.literals import key_array
 from headwater.errors import HeadwaterError
@@ -40,10 +42,17 @@ def truth(h: History, index: int, spans: tuple[Span, ...]) -> dict:  # type: ign
     return {k: r for k, r in h.states[index].items() if any(inside(s, k) for s in spans)}
 
 
-@pytest.mark.parametrize("seed", range(4))
+MERGED, ANEW = 0, config.REPLACED_BYTES  # the two ways in which a fold changes a base
+WAYS = pytest.mark.parametrize("replaced_bytes", [MERGED, ANEW], ids=["merged", "anew"])
+
+
+@pytest.mark.parametrize(
+    ("seed", "replaced_bytes"), [(0, MERGED), (1, ANEW), (2, ANEW), (3, MERGED)], ids=lambda x: str(x)
+)
 def test_a_read_equals_the_upstream_during_and_after_backfill_and_folds(
-    spark: SparkSession, tmp_path: Path, seed: int
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int, replaced_bytes: int
 ) -> None:
+    monkeypatch.setattr(config, "REPLACED_BYTES", replaced_bytes)
     h = history(seed, width=1 + seed % 2, truncates=seed >= 2)
     lake, spans = Lake(spark, tmp_path, h), thirds(len(h.key))
     h.run(10)
@@ -101,7 +110,11 @@ def test_runs_and_tail_together_are_the_upstream(spark: SparkSession, tmp_path: 
     assert lake.read(lake.layout(), index) == h.states[index]
 
 
-def test_a_fold_or_an_add_that_is_repeated_changes_nothing(spark: SparkSession, tmp_path: Path) -> None:
+@WAYS
+def test_a_fold_or_an_add_that_is_repeated_changes_nothing(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, replaced_bytes: int
+) -> None:
+    monkeypatch.setattr(config, "REPLACED_BYTES", replaced_bytes)
     h = history(5)
     lake = Lake(spark, tmp_path, h)
     lake.scan(Span(None, None), 0, at=0)
@@ -117,6 +130,48 @@ def test_a_fold_or_an_add_that_is_repeated_changes_nothing(spark: SparkSession, 
     lake.fold(layout, index)
     assert lake.version == folded == base.current_version(lake.storage, lake.relation.base_path)
     assert lake.read(lake.layout(), index) == h.states[index]
+
+
+def test_a_base_is_written_anew_only_if_it_holds_what_its_layout_shows(spark: SparkSession, tmp_path: Path) -> None:
+    h = history(6)
+    lake, spans = Lake(spark, tmp_path, h), thirds(len(h.key))
+    for ordinal, span in enumerate(spans):
+        lake.scan(span, ordinal, at=0)
+    whole = lake.layout()
+    part = replace(whole, spans=whole.spans[:2], complete=False)
+    h.run(30)
+    index = lake.publish()
+    lake.fold(part, index)  # the third span stays in the base, for whoever covers it
+    stored = spark.read.format("delta").load(lake.storage.url(lake.relation.base_path)).collect()
+    kept = {h.key_of(r.asDict()) for r in stored if inside(spans[2], h.key_of(r.asDict()))}
+    assert kept == {k for k in h.states[0] if inside(spans[2], k)} != set()
+    few = base.few_files(lake.storage, lake.relation.base_path, lake.version)
+    assert few is not None and not few.marked, "a small base gets no deletion vectors"
+
+
+@pytest.mark.parametrize(
+    ("behind", "replaced_bytes", "merges"), [(0, ANEW, False), (1, ANEW, True), (0, MERGED, True)], ids=str
+)
+def test_a_base_that_went_on_since_its_layout_is_merged_into(
+    spark: SparkSession,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    behind: int,
+    replaced_bytes: int,
+    merges: bool,
+) -> None:
+    monkeypatch.setattr(config, "REPLACED_BYTES", replaced_bytes)
+    h = history(7)
+    lake = Lake(spark, tmp_path, h)
+    lake.scan(Span(None, None), 0, at=0)
+    h.run(10)
+    index, layout = lake.publish(), lake.layout()
+    for i in range(behind):
+        base.add_files(lake.storage, lake.relation.base_path, [], "another", i)
+    lake.fold(layout, index)
+    assert lake.read(lake.layout(), index) == h.states[index]
+    (last,) = DeltaTable(lake.storage.url(lake.relation.base_path)).history(1)
+    assert (last["operation"] == "MERGE") is merges
 
 
 def test_a_truncate_empties_only_the_spans_whose_scan_did_not_see_it(spark: SparkSession, tmp_path: Path) -> None:

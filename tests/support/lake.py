@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -46,6 +47,8 @@ class Lake:
         """Starts `headwater run`; with `crash` it dies at that point. `settings` are added to its environment."""
         environment = {k: v for k, v in os.environ.items() if k != "HEADWATER_CRASH"}
         environment["HEADWATER_TAIL_CHANGES"] = "20"  # so that runs are made and merged all the time
+        environment["HEADWATER_REPLACED_BYTES"] = random.choice(["0", "4000000"])  # both ways to fold
+        print(f"bases below {environment['HEADWATER_REPLACED_BYTES']} bytes are written anew", flush=True)
         environment.update(settings)
         if crash:
             environment["HEADWATER_CRASH"] = crash

@@ -74,15 +74,16 @@ def test_only_the_features_that_are_used_are_asked_for(
 def test_a_small_version_is_known_by_its_files(tmp_path: Path) -> None:
     storage, made = Storage(tmp_path), relation("INT")
     base.create(storage, made)
-    assert base.few_files(storage, made.base_path, 0) == ()
+    assert base.few_files(storage, made.base_path, 0) == base.Few((), 0)
     stats = json.dumps({"numRecords": 1})
     for i in range(1, base.FEW_FILES + 2):
         path = tmp_path / made.base_path / f"{i}.parquet"
         path.write_bytes(b"x")
         assert base.add_files(storage, made.base_path, [DataFile(path.name, 1, 1, stats)], "a", i) == i
     few = base.few_files(storage, made.base_path, base.FEW_FILES)
-    assert sorted(few) == [f"{i}.parquet" for i in range(1, base.FEW_FILES + 1)]
-    assert base.few_files(storage, made.base_path, base.FEW_FILES + 1) == ()
+    assert few is not None and few.bytes == base.FEW_FILES
+    assert sorted(few.paths) == [f"{i}.parquet" for i in range(1, base.FEW_FILES + 1)]
+    assert base.few_files(storage, made.base_path, base.FEW_FILES + 1) is None
     (tmp_path / made.base_path / "1.parquet").unlink()
     with pytest.raises(DataError) as e:
         base.few_files(storage, made.base_path, 2)

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 from deltalake import CommitProperties, DeltaTable, Transaction
+from deltalake.exceptions import CommitFailedError
 from deltalake.transaction import AddAction
 
 from headwater import storage as storage_module
@@ -323,3 +324,15 @@ def test_a_file_that_exists_is_never_written_to(tmp_path: Path) -> None:
     with pytest.raises(FileExistsError), storage.create("a/b") as f:
         f.write(b"second")
     assert (tmp_path / "a/b").read_bytes() == b"first"
+
+
+@pytest.mark.parametrize("mode", ["append", "overwrite"])
+def test_who_meets_anothers_commit_does_not_build_on_it(based: Based, mode: str) -> None:
+    """An owner that was stopped past its lease, and goes on between opening the base and its commit."""
+    based.fill()
+    relation = based.relation
+    table = base._open(based.home.storage, relation.base_path)
+    version = base.add_files(based.home.storage, relation.base_path, [], "another", 1)
+    with pytest.raises(CommitFailedError):
+        base._commit(based.home.storage, relation.base_path, table, mode, [], "stopped", 1)
+    assert base.current_version(based.home.storage, relation.base_path) == version

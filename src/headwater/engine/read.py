@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -22,15 +23,16 @@ from headwater.engine.freshness import behind
 from headwater.engine.home import Home
 from headwater.engine.queries import Running
 from headwater.engine.results import Behind
-from headwater.engine.spark import Sessions, in_parallel, pool, share, task_settings
+from headwater.engine.sessions import Pooled, Sessions
+from headwater.engine.spark import in_parallel, pool, share, task_settings
 from headwater.errors import DataError, DefinitionError
 from headwater.meta import epochs, lease, progress, relations, segments
 from headwater.meta.lease import Lease
 from headwater.model import Epoch, Layout, RelationInfo, Span, TableState
 from headwater.relation import fold, runs
+from headwater.relation.base import few_files
 from headwater.relation.overlay import Overlay, Overlays
-from headwater.relation.read import base_at, dataframe, layers, lost
-from headwater.relation.schema import quoted
+from headwater.relation.read import base_at, dataframe, empty, layers, lost
 
 UNFOLLOWABLE = ("data.schema_changed", "data.rewritten")  # from some change on; what lies before it can be read
 
@@ -60,11 +62,15 @@ class Seen:
 class Pinned:
     """An epoch that is protected while the block runs, with a session in which its relations are views."""
 
-    session: SparkSession
+    pooled: Pooled
     epoch: Epoch
     seen: tuple[Seen, ...]
     warnings: tuple[str, ...]
     home: Home
+
+    @property
+    def session(self) -> SparkSession:
+        return self.pooled.session
 
     def behind(self, names: Collection[str] = ()) -> list[Behind]:
         """How old the relations are, by connection; `names` are connections that are read beside them."""
@@ -74,7 +80,7 @@ class Pinned:
     def show_changelog(self, view: str, connection: str, table: str | None, first: int | None, last: int | None) -> str:
         """Makes a connection's changes a view of Debezium-shaped rows; returns the view's name."""
         rows = changelog_rows(self.home, self.epoch, connection, table, first, last)
-        self.session.createDataFrame(rows).createOrReplaceTempView(view)
+        self.pooled.show(view, object(), lambda: self.session.createDataFrame(rows))
         return view
 
 
@@ -98,20 +104,24 @@ class Reader:
         What is done in the session ends when the `query` is cancelled.
         """
         timed, sessions = self._home.live.counters.time("headwater_read_seconds"), self._pool()
-        with timed, self.at_epoch(names) as (epoch, meant), sessions.use(query) as session, ExitStack() as overlays:
+        with timed, self.at_epoch(names) as (epoch, meant), sessions.use(query) as pooled, ExitStack() as overlays:
             warnings = tuple(w for w in (s.warning() for s in meant) if w)
             if require_complete and warnings:
                 raise _incomplete(warnings)
+            shown = {s.relation.name for s in meant}
+            pooled.only(shown)  # a name that is none of ours any more must not be found
 
             def show(s: Seen) -> str:
-                frame, stopped = self._frame(session, s, epoch, overlays)
-                frame.createOrReplaceTempView(quoted(s.relation.name))
+                overlay, stopped = self._overlay(s, epoch, overlays)
+                frame = partial(self._frame, pooled.session, s, overlay)
+                pooled.show(s.relation.name, self._what_is_shown(s, overlay), frame)
                 return stopped
 
-            warnings += tuple(stopped for stopped in in_parallel(session, show, meant) if stopped)
+            warnings += tuple(stopped for stopped in in_parallel(pooled.session, show, meant) if stopped)
             if require_complete and warnings:
                 raise _incomplete(warnings)
-            yield Pinned(session, epoch, meant, warnings, self._home)
+            yield Pinned(pooled, epoch, meant, warnings, self._home)
+            pooled.only(shown)  # the changes of a changelog are not kept
 
     def frame(self, name: str) -> tuple[DataFrame, list[Behind]]:
         """One relation at the newest epoch, and how old that is; what it needs is kept until `close()` or an hour."""
@@ -121,7 +131,8 @@ class Reader:
             raise DefinitionError("name.unknown", f"there is no table {name}", "SHOW TABLES lists what there is.")
         with self._home.meta.read() as c:
             old = behind(c, self._home.live.server, {found[0].relation.connection_id})
-        return self._frame(self._root(), found[0], epoch, self._held)[0], old
+        overlay, _ = self._overlay(found[0], epoch, self._held)
+        return self._frame(self._root(), found[0], overlay), old
 
     @contextmanager
     def at_epoch(self, names: Collection[str]) -> Iterator[tuple[Epoch, tuple[Seen, ...]]]:
@@ -132,8 +143,8 @@ class Reader:
     @contextmanager
     def at(self, relation: RelationInfo, layout: Layout, index: int) -> Iterator[DataFrame]:
         """A relation with a given layout at a given index, for a caller who has pinned both."""
-        with self._pool().use() as session, self.overlays.use(relation, layout, index) as overlay:
-            yield dataframe(session, self._home.storage, relation, layout, overlay)
+        with self._pool().use() as pooled, self.overlays.use(relation, layout, index) as overlay:
+            yield dataframe(pooled.session, self._home.storage, relation, layout, overlay)
 
     @contextmanager
     def _pin(self, owner: str) -> Iterator[tuple[Epoch, tuple[Seen, ...]]]:
@@ -154,11 +165,11 @@ class Reader:
             with self._home.meta.write() as c:
                 epochs.release_pin(c, pin)
 
-    def _frame(self, session: SparkSession, s: Seen, epoch: Epoch, overlays: ExitStack) -> tuple[DataFrame, str]:
-        """The relation at an epoch, and why its rows are older than that, in words; empty: they are not."""
+    def _overlay(self, s: Seen, epoch: Epoch, overlays: ExitStack) -> tuple[Overlay | None, str]:
+        """What lies over the base at an epoch, and why that is older, in words; without an overlay nothing is shown."""
         relation, layout, stopped = s.relation, s.layout, ""
         if layout is None or not layout.spans:
-            return _empty(session, relation), ""
+            return None, ""
         index = epoch.index_of(relation.connection_id)
         if relation.state is TableState.FAILED:  # its warning says so
             index = self._last_shown(relation, layout, index)
@@ -170,9 +181,20 @@ class Reader:
             stopped = f"{relation.name}: stopped: {e.message}"  # nobody has judged it yet
             index = self._last_shown(relation, layout, index)
             overlay = overlays.enter_context(self.overlays.use(relation, layout, index))
-        if overlay.holes.num_rows and not relation.ordered:
-            return _empty(session, relation), stopped  # hidden as a whole until it has been read again
-        return dataframe(session, self._home.storage, relation, layout, overlay), stopped
+        hidden = overlay.holes.num_rows and not relation.ordered  # as a whole, until it has been read again
+        return None if hidden else overlay, stopped
+
+    def _frame(self, session: SparkSession, s: Seen, overlay: Overlay | None) -> DataFrame:
+        if overlay is None or s.layout is None:
+            return empty(session, s.relation)
+        return dataframe(session, self._home.storage, s.relation, s.layout, overlay)
+
+    def _what_is_shown(self, s: Seen, overlay: Overlay | None) -> object:
+        """Equal answers mean the same rows from the same files, and that these are there."""
+        if overlay is None or s.layout is None:
+            return s.relation.columns
+        files = few_files(self._home.storage, s.relation.base_path, s.layout.base_version)
+        return s.relation, s.layout, overlay.layers, overlay.emptied, files
 
     def _last_shown(self, relation: RelationInfo, layout: Layout, index: int) -> int:
         """Where a table that has stopped is read; an error if its spans are of different moments there."""
@@ -246,9 +268,9 @@ class Reader:
         """Keys of rows that a change has brought in without all of their values, and that were never read."""
         if not relation.partial or not any(layer.missing for layer in overlay.layers):
             return None
-        with self._pool().use() as session:
-            base = base_at(session, self._home.storage, relation, layout, overlay)
-            keys = lost(relation, overlay, base, layers(session, self._home.storage, relation, overlay))
+        with self._pool().use() as pooled:
+            base = base_at(pooled.session, self._home.storage, relation, layout, overlay)
+            keys = lost(relation, overlay, base, layers(pooled.session, self._home.storage, relation, overlay))
             return None if keys is None else keys.toArrow()
 
     def _refuse_lost(self, relation: RelationInfo, layout: Layout, overlay: Overlay) -> None:
@@ -286,8 +308,3 @@ def _incomplete(warnings: tuple[str, ...]) -> DefinitionError:
         "; ".join(warnings),
         "Wait until `headwater status` shows it live, then ask again.",
     )
-
-
-def _empty(session: SparkSession, relation: RelationInfo) -> DataFrame:
-    columns = ", ".join(f"{quoted(c.name)} {c.lake_type}" for c in relation.columns)
-    return session.createDataFrame([], columns)

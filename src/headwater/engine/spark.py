@@ -9,10 +9,9 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -43,6 +42,9 @@ SETTINGS = {
     "spark.databricks.delta.snapshotPartitions": "2",  # 50 by default: most of a small read's time
     "spark.databricks.delta.properties.defaults.checkpointInterval": "20",
     "spark.sql.shuffle.partitions": "4",
+    # Every query would be compiled anew if the classes made for it bore their stages' numbers; kept, most are known.
+    "spark.sql.codegen.useIdInClassName": "false",
+    "spark.sql.codegen.cache.maxEntries": "1000",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.ansi.enabled": "true",
@@ -52,6 +54,7 @@ SETTINGS = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     AUTHENTICATE: "true",  # any user of the machine reaches a loopback port; a local master makes its own secret
+    "spark.broadcast.compress": "false",  # none leaves this process
     "spark.scheduler.mode": "FAIR",
     "spark.python.worker.reuse": "true",
     "spark.python.daemon.module": "headwater.engine.workers",  # workers are born with what scans import
@@ -315,44 +318,6 @@ def task_settings(tasks: int) -> dict[str, str]:
 def running_jobs(session: SparkSession) -> int:
     """How many Spark jobs are under way."""
     return len(session.sparkContext.statusTracker().getActiveJobsIds())
-
-
-class Sessions:
-    """Pooled sessions for statements: each statement has one of its own, so that temp views never meet.
-
-    Each session has a scheduler pool of its own, too: inside one pool the first query's tasks would go first.
-    """
-
-    def __init__(self, root: SparkSession) -> None:
-        self.root = root
-        self._free: list[tuple[int, SparkSession]] = []
-        self._made = 0
-        self._lock = threading.Lock()
-
-    @contextmanager
-    def use(self, query: Running | None = None) -> Iterator[SparkSession]:
-        """A session without temp views, in UTC, whose work ends with the query; its views are dropped afterwards."""
-        number, session = self._take()
-        try:
-            with pool(session, f"queries-{number}"), stoppable(session, query) if query else nullcontext():
-                yield session
-        finally:
-            for view in session.catalog.listTables():
-                if view.isTemporary:
-                    session.catalog.dropTempView(view.name)
-            with self._lock:
-                self._free.append((number, session))
-
-    def _take(self) -> tuple[int, SparkSession]:
-        with self._lock:
-            if self._free:
-                return self._free.pop()
-            self._made += 1
-            number = self._made
-        session = self.root.newSession()
-        for name in ("spark.sql.session.timeZone", "spark.sql.shuffle.partitions"):
-            session.conf.set(name, SETTINGS[name])
-        return number, session
 
 
 def fetch_jars() -> list[str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 
 import pyarrow as pa
@@ -86,33 +87,44 @@ def ranges(storage: Storage, base_path: str, column: str) -> pa.Table | None:
     return pa.table([actions[n] for n in names], names=["low", "high"])
 
 
-def few_files(storage: Storage, base_path: str, version: int) -> tuple[str, ...]:
-    """The files of a version, if it is small and every row in them counts; else nothing, and Delta has to be asked.
+@dataclass(frozen=True, slots=True)
+class Few:
+    """The files of a small version of a base; `marked`: some of their rows do not count, and only Delta knows which."""
+
+    paths: tuple[str, ...]
+    bytes: int
+    marked: bool = False
+
+
+def few_files(storage: Storage, base_path: str, version: int) -> Few | None:
+    """The files of a version, if it is small; else Delta has to be asked.
 
     Delta takes two Spark jobs and half a second per table to find them, which a query over many small tables feels.
     """
-    files = _few_files(storage.url(base_path), version)
-    for file in files:
+    few = _few_files(storage.url(base_path), version)
+    for file in few.paths if few else ():
         if not storage.exists(f"{base_path}/{file}"):
             raise DataError(
                 "data.base_damaged",
                 f"a file of the base {base_path} is missing: somebody removed it from outside",
                 "RESYNC TABLE reads it anew; let nothing else write to or VACUUM a base.",
             )
-    return files
+    return few
 
 
 @lru_cache(maxsize=KNOWN_VERSIONS)
-def _few_files(url: str, version: int) -> tuple[str, ...]:
+def _few_files(url: str, version: int) -> Few | None:
     """A version's files never change, and no other base is ever made at its place."""
     try:
         table = DeltaTable(url, version=version)
     except DeltaError:  # Delta says what is wrong with it
-        return ()
+        return None
     actions = pa.table(table.get_add_actions(flatten=True))
-    small = actions.num_rows <= FEW_FILES and sum(actions["size_bytes"].to_pylist()) <= FEW_BYTES
-    marked = small and any(pa.record_batch(batch).num_rows for batch in table.deletion_vectors())
-    return tuple(actions["path"].to_pylist()) if small and not marked else ()
+    bytes = sum(actions["size_bytes"].to_pylist())
+    if actions.num_rows > FEW_FILES or bytes > FEW_BYTES:
+        return None
+    marked = any(pa.record_batch(batch).num_rows for batch in table.deletion_vectors())
+    return Few(tuple(actions["path"].to_pylist()), bytes, marked)
 
 
 def add_files(storage: Storage, base_path: str, files: Sequence[DataFile], app_id: str, version: int) -> int:
@@ -132,12 +144,24 @@ def add_files(storage: Storage, base_path: str, files: Sequence[DataFile], app_i
                 f"a scanned file is missing next to the base {base_path}",
                 "RESYNC TABLE reads it anew.",
             )
+    return _commit(storage, base_path, table, "append", files, app_id, version)
+
+
+def replace_files(storage: Storage, base_path: str, files: Sequence[DataFile], app_id: str, version: int) -> int:
+    """Commits files that hold everything, in the place of all that the base has; gives the Delta version."""
+    return _commit(storage, base_path, _open(storage, base_path), "overwrite", files, app_id, version)
+
+
+def _commit(
+    storage: Storage, base_path: str, table: DeltaTable, mode: str, files: Sequence[DataFile], app_id: str, version: int
+) -> int:
     now = int(time.time() * 1000)
     table.create_write_transaction(
         [AddAction(f.path, f.bytes, {}, now, True, f.stats) for f in files],
-        mode="append",
+        mode=mode,
         schema=table.schema(),
-        commit_properties=CommitProperties(app_transactions=[Transaction(app_id, version)]),
+        # no second try: who meets another's commit is the owner no more, and must not build on it unseen
+        commit_properties=CommitProperties(app_transactions=[Transaction(app_id, version)], max_commit_retries=0),
         # cleaning up is upkeep's
         post_commithook_properties=PostCommitHookProperties(create_checkpoint=True, cleanup_expired_logs=False),
     )

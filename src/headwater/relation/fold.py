@@ -1,4 +1,8 @@
-"""The fold: one MERGE that moves an overlay into the base, at most once."""
+"""The fold: one commit that moves an overlay into the base, at most once.
+
+A base of some size is changed by a MERGE, at the cost of the change. A small one is written anew where that can be, as
+a MERGE takes a dozen Spark jobs; and never gets deletion vectors, which make every later read ask Delta for its files.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +17,9 @@ from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as fn
 
+from headwater import config
+from headwater.backfill.files import FileWriter
+from headwater.decode.values import arrow_schema
 from headwater.errors import HeadwaterError, Retry
 from headwater.model import Layout, RelationInfo, Span
 from headwater.relation import base, read
@@ -52,8 +59,16 @@ def fold(
         "spark.databricks.delta.write.txnAppId": app_id,
         "spark.databricks.delta.write.txnVersion": str(version),
     }
+    newest = base.current_version(storage, relation.base_path)
+    few = base.few_files(storage, relation.base_path, newest)
+    small = few if few is not None and few.bytes < config.REPLACED_BYTES else None
+    if small:
+        transaction["spark.databricks.delta.merge.deletionVectors.persistent"] = "false"
     for name, value in {"spark.sql.session.timeZone": "UTC", **(settings or {}), **transaction}.items():
         own.conf.set(name, value)
+    exact = layout.complete and layout.base_version == newest  # the base holds what the layout shows, and nothing else
+    if small and exact and not small.marked and overlay.rows <= config.REPLACED_ROWS:
+        return _replace(own, storage, relation, layout, overlay, app_id, version)
     _merge(own, storage, relation, layout, overlay)
     made = base.transaction_commit(storage, relation.base_path, app_id, version)
     # a MERGE that changes nothing makes no commit: the base is already what the fold would make it
@@ -75,6 +90,24 @@ def remove(session: SparkSession, storage: Storage, relation: RelationInfo, span
     target = DeltaTable.forPath(session, storage.url(relation.base_path))
     target.delete(in_any(spans, relation.key_columns) if relation.ordered else None)
     return base.current_version(storage, relation.base_path)
+
+
+def _replace(
+    session: SparkSession,
+    storage: Storage,
+    relation: RelationInfo,
+    layout: Layout,
+    overlay: Overlay,
+    app_id: str,
+    version: int,
+) -> int:
+    rows = read.dataframe(session, storage, relation, layout, overlay).toArrow()
+    schema = arrow_schema(relation.columns)
+    with FileWriter(storage, relation.base_path, schema, key=relation.key, label="fold") as writer:
+        for batch in rows.cast(schema).to_batches():
+            writer.write(batch)
+        files = writer.close()
+    return base.replace_files(storage, relation.base_path, files, app_id, version)
 
 
 def _merge(session: SparkSession, storage: Storage, relation: RelationInfo, layout: Layout, overlay: Overlay) -> None:

@@ -23,6 +23,7 @@ from headwater.relation.schema import FROM, GONE, INDEX, MISSING, OP, TXN, UPSER
 from headwater.storage import Storage
 
 BROADCAST_ROWS = 300_000  # whole rows; keys alone are always broadcast, the overlay's cap bounds them
+ONE_TASK_BYTES = 1 << 20  # so small a base is one task's, and is aggregated and sorted without a shuffle
 
 
 def dataframe(
@@ -37,6 +38,11 @@ def dataframe(
     for row in resolved(relation, overlay, base, frames):
         rows = rows.unionAll(row.where(fn.col(OP) == UPSERT).select(*_columns(relation)))
     return rows
+
+
+def empty(session: SparkSession, relation: RelationInfo) -> DataFrame:
+    """The relation without rows; Spark knows that it has none before it runs anything."""
+    return session.range(0).select(*(fn.lit(None).cast(c.lake_type).alias(c.name) for c in relation.columns))
 
 
 def base_at(
@@ -58,11 +64,14 @@ def base_at(
 def _stored(session: SparkSession, storage: Storage, relation: RelationInfo, version: int) -> DataFrame:
     """A version of the base as it is. Delta is asked only where it knows more than a list of files."""
     url = storage.url(relation.base_path)
-    files = few_files(storage, relation.base_path, version)
-    if not files:
+    few = few_files(storage, relation.base_path, version)
+    if few is None or few.marked:
         return session.read.format("delta").option("versionAsOf", version).load(url)
+    if not few.paths:
+        return empty(session, relation)
     columns = ", ".join(f"{quoted(c.name)} {c.lake_type}" for c in relation.columns)
-    return session.read.schema(columns).parquet(*(_literal(f"{url}/{file}") for file in files))
+    rows = session.read.schema(columns).parquet(*(_literal(f"{url}/{path}") for path in few.paths))
+    return rows.coalesce(1) if few.bytes <= ONE_TASK_BYTES else rows
 
 
 def resolved(relation: RelationInfo, overlay: Overlay, base: DataFrame, frames: Sequence[DataFrame]) -> list[DataFrame]:
