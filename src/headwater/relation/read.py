@@ -75,28 +75,30 @@ def _stored(session: SparkSession, storage: Storage, relation: RelationInfo, ver
 
 
 def resolved(relation: RelationInfo, overlay: Overlay, base: DataFrame, frames: Sequence[DataFrame]) -> list[DataFrame]:
-    """The overlay's rows (relation columns and `__op`) by layer, each key once, missing values taken from the base."""
-    result = []
-    for i, (layer, frame) in enumerate(zip(overlay.layers, frames, strict=True)):
-        visible = _without(frame, relation, frames[i + 1 :])
-        if not layer.missing:
-            result.append(visible.select(*_columns(relation), fn.col(OP)))
-            continue
-        whole = visible.where(fn.col(MISSING).isNull())
-        result.append(whole.select(*_columns(relation), fn.col(OP)))
-        result.append(_filled(relation, base, visible.where(fn.col(MISSING).isNotNull()), layer))
+    """The overlay's rows (relation columns and `__op`), each key once, missing values taken from the base."""
+    result, incomplete, count = [], [], 0
+    for layer, visible in zip(overlay.layers, _visible(relation, frames), strict=True):
+        if layer.missing:
+            incomplete.append(visible.where(fn.col(MISSING).isNotNull()))
+            visible = visible.where(fn.col(MISSING).isNull())
+            count += layer.rows
+        result.append(visible.select(*_columns(relation), fn.col(OP)))
+    if incomplete:  # of all layers together: the base is searched once
+        result.append(_filled(relation, base, reduce(DataFrame.unionAll, incomplete), count))
     wanted = holds(relation)
     return result if wanted is None else [_judged(rows, wanted) for rows in result]
 
 
 def lost(relation: RelationInfo, overlay: Overlay, base: DataFrame, frames: Sequence[DataFrame]) -> DataFrame | None:
     """The keys of rows whose missing values the base was to have but has not: the table never read them."""
-    found = [
-        _unfilled(relation, base, _without(frame, relation, frames[i + 1 :]))
-        for i, (layer, frame) in enumerate(zip(overlay.layers, frames, strict=True))
-        if layer.missing
-    ]
-    return reduce(DataFrame.unionAll, found) if found else None
+    visible = zip(overlay.layers, _visible(relation, frames), strict=True)
+    found = [rows for layer, rows in visible if layer.missing]
+    return _unfilled(relation, base, reduce(DataFrame.unionAll, found)) if found else None
+
+
+def _visible(relation: RelationInfo, frames: Sequence[DataFrame]) -> list[DataFrame]:
+    """Of each layer the rows that no newer layer names."""
+    return [_without(frame, relation, frames[i + 1 :]) for i, frame in enumerate(frames)]
 
 
 def _unfilled(relation: RelationInfo, base: DataFrame, visible: DataFrame) -> DataFrame:
@@ -119,12 +121,12 @@ def layers(session: SparkSession, storage: Storage, relation: RelationInfo, over
     return [_layer(session, storage, relation, layer) for layer in overlay.layers]
 
 
-def _filled(relation: RelationInfo, base: DataFrame, incomplete: DataFrame, layer: Layer) -> DataFrame:
+def _filled(relation: RelationInfo, base: DataFrame, incomplete: DataFrame, count: int) -> DataFrame:
     """Rows that lack columns, joined with the base row that has them; a row without one is a hole and stays hidden."""
     stored = base.select(*(fn.col(quoted(c.name)).alias(f"__b{i}") for i, c in enumerate(relation.columns)))
     ordinals = {c.name: i for i, c in enumerate(relation.columns)}
     matches = [fn.col(f"__b{ordinals[k]}") == _origin(k) for k in relation.key]
-    small = fn.broadcast(incomplete) if layer.rows <= BROADCAST_ROWS else incomplete
+    small = fn.broadcast(incomplete) if count <= BROADCAST_ROWS else incomplete
     values = [
         fn.col(quoted(c.name))
         if c.name in relation.key
