@@ -28,11 +28,18 @@ settings.load_profile("headwater")
 
 _numbers = itertools.count(1)
 
+NOT_TESTED = "MySQL was not tested"
+FIRST = ("integration", "faults")  # the long ones: what comes last is short, so that no process waits for another
+
 
 @pytest.hookimpl(tryfirst=True)  # before hypothesis reads the option
 def pytest_configure(config: pytest.Config) -> None:
     if config.option.hypothesis_seed is None:
         config.option.hypothesis_seed = random.randrange(1 << 32)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: item.path.parent.name not in FIRST)
 
 
 @dataclass(frozen=True)
@@ -83,9 +90,6 @@ def _drop_slot(pg: EmbeddedPostgres, slot: str) -> None:
     wait_for(dropped, f"slot {slot} is free", 20)
 
 
-_not_tested: list[str] = []
-
-
 @pytest.fixture(scope="session")
 def mariadb() -> Iterator[EmbeddedMariaDB]:
     with EmbeddedMariaDB() as server:
@@ -99,8 +103,7 @@ def mysql() -> Iterator[EmbeddedMySQL]:
     except MachineError as e:
         if os.environ.get("HEADWATER_REQUIRE_MYSQL"):
             pytest.fail(f"MySQL must be tested here: {e.message}. {e.hint}")
-        _not_tested.append(f"{e.message}. {e.hint}")
-        pytest.skip(f"MySQL was not tested: {e.message}")
+        pytest.skip(f"{NOT_TESTED}: {e.message}. {e.hint}")
     with EmbeddedMySQL() as server:
         yield server
 
@@ -140,6 +143,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     terminalreporter.line(
         f"repeat the property tests with --hypothesis-seed={terminalreporter.config.option.hypothesis_seed}"
     )
-    for reason in _not_tested:
+    reasons = {r.longrepr[2] for r in terminalreporter.stats.get("skipped", []) if NOT_TESTED in str(r.longrepr)}
+    for reason in sorted(reasons):
         terminalreporter.section("MySQL WAS NOT TESTED", sep="!", red=True, bold=True)
         terminalreporter.line(reason, red=True)

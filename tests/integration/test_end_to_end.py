@@ -98,7 +98,7 @@ def test_every_table_equals_its_upstream_at_each_cut_while_writers_run(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setitem(runs.write.__kwdefaults__, "limit", 20)  # so that runs are made and merged all the time
+    monkeypatch.setitem(runs.write.__kwdefaults__, "limit", 100)  # so that runs are made and merged all the time
     kind, seed = upstreams.choose(kinds)
     monkeypatch.setattr(config, "REPLACED_BYTES", config.REPLACED_BYTES if seed % 2 else 0)  # both ways to fold
     upstream = upstreams.fresh(request, kind)

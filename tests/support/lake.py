@@ -46,7 +46,7 @@ class Lake:
     def start(self, crash: str | None = None, **settings: str) -> None:
         """Starts `headwater run`; with `crash` it dies at that point. `settings` are added to its environment."""
         environment = {k: v for k, v in os.environ.items() if k != "HEADWATER_CRASH"}
-        environment["HEADWATER_TAIL_CHANGES"] = "20"  # so that runs are made and merged all the time
+        environment["HEADWATER_TAIL_CHANGES"] = "100"  # so that runs are made and merged all the time
         environment["HEADWATER_REPLACED_BYTES"] = random.choice(["0", "4000000"])  # both ways to fold
         print(f"bases below {environment['HEADWATER_REPLACED_BYTES']} bytes are written anew", flush=True)
         environment.update(settings)
