@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -20,6 +21,8 @@ from headwater.cli.shell import MORE, PROMPT, statements
 from headwater.engine import remote, wire
 from headwater.engine.results import Behind, Result, Status, TableStatus, Verified
 from headwater.errors import DefinitionError, MachineError, QueryError
+
+PROGRAM = (sys.executable, "-c", "from headwater.cli import main; main()")
 
 
 class Engine:
@@ -186,11 +189,20 @@ def test_json_is_one_envelope(engine: Engine, capsys: pytest.CaptureFixture[str]
 
 
 def test_the_program_itself_starts_and_ends_with_the_status() -> None:
-    program = [sys.executable, "-c", "from headwater.cli import main; main()"]
-    asked = subprocess.run([*program, "--version"], capture_output=True, text=True, check=False)
+    asked = subprocess.run([*PROGRAM, "--version"], capture_output=True, text=True, check=False)
     assert (asked.returncode, asked.stdout.split()[0]) == (0, "headwater")
-    wrong = subprocess.run([*program, "sql", "-c", "selct"], capture_output=True, check=False, env={"LC_ALL": "C"})
+    wrong = subprocess.run([*PROGRAM, "sql", "-c", "selct"], capture_output=True, check=False, env={"LC_ALL": "C"})
     assert wrong.returncode == 2 and b"Traceback" not in wrong.stderr
+
+
+def test_a_metrics_port_that_is_taken_is_told_and_nothing_claims_to_be_served_there(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        command = [*PROGRAM, "run", "--home", str(tmp_path / "home"), "--metrics-port", port]
+        asked = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert asked.returncode == MachineError.exit_status, asked.stderr
+    assert "Traceback" not in asked.stderr
+    assert f"cannot serve metrics on port {port}" in asked.stderr and "metrics at" not in asked.stderr
 
 
 def test_the_shell_reads_until_a_statement_ends() -> None:
