@@ -18,6 +18,7 @@ from headwater.meta import epochs, lease, relations, segments
 from headwater.meta.lease import Lease
 from headwater.model import Column, CoveredSpan, Layout, RelationInfo, Span, TableState, UpstreamType
 from headwater.relation.overlay import Overlays
+from support.defined import add_table
 from support.log import Log
 from support.messages import begin, commit, relation, row
 
@@ -41,18 +42,7 @@ class Lake:
 
     def add(self, name: str, log_index: int, *, complete: bool = True, begin_index: int = 0) -> int:
         with self.home.meta.write() as c:
-            id = relations.add(
-                c,
-                name=name,
-                connection_id=self.log.id,
-                upstream_schema="public",
-                upstream_table=name,
-                upstream_id=1,
-                columns=COLUMNS,
-                key=("a",),
-                options={},
-                statement="",
-            )
+            id = add_table(c, name, COLUMNS, ("a",), connection_id=self.log.id)
             relations.set_begin(c, id, begin_index)
             relations.set_state(c, id, TableState.LIVE if complete else TableState.FILLING)
             layout = Layout(id, 0, (CoveredSpan(Span(None, None), log_index, log_index),), complete)

@@ -19,8 +19,9 @@ from headwater.engine.home import Home
 from headwater.engine.server import Server, _Loop
 from headwater.engine.status import status_of
 from headwater.errors import DataError, FencedError, HeadwaterError, MachineError, Retry, SourceError
-from headwater.meta import connections, lease, relations
-from headwater.model import ConnectionState, TableState
+from headwater.meta import lease
+from headwater.model import TableState
+from support.defined import home_with
 from support.wait import wait_for
 
 
@@ -33,25 +34,8 @@ class Clock:
 
 @pytest.fixture
 def home(tmp_path: Path) -> Iterator[Home]:
-    opened = Home.open(tmp_path / "home")
-    with opened.meta.write() as c:
-        connections.add(c, name="pg", type="postgres-cdc", options={}, secret=None, position="0/10")
-        connections.set_state(c, 1, ConnectionState.RUNNING)
-        for name in ("good", "bad"):
-            relations.add(
-                c,
-                name=name,
-                connection_id=1,
-                upstream_schema="s",
-                upstream_table=name,
-                upstream_id=1,
-                columns=(),
-                key=(),
-                options={},
-                statement="",
-            )
-    yield opened
-    opened.meta.close()
+    with home_with(tmp_path / "home", "good", "bad") as opened:
+        yield opened
 
 
 def raising(error: Exception) -> Callable[[], bool]:
