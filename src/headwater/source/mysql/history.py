@@ -8,7 +8,6 @@ restart knows them.
 from __future__ import annotations
 
 import json
-import re
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
@@ -18,10 +17,10 @@ from headwater.model import LogColumn
 from headwater.source.frames import Memory
 from headwater.source.mysql import codes
 from headwater.source.mysql.tablemap import TEXTUAL, TableMap, shape
+from headwater.source.mysql.types import labels
 
 MEND = "SET GLOBAL binlog_row_metadata = FULL"
 ASK_AGAIN_S = 5.0  # a table without names is not asked about at every statement
-_LABEL = re.compile(r"'((?:[^']|'')*)'")
 
 _BLOBS = ("tinyblob", "blob", "mediumblob", "longblob", "tinytext", "text", "mediumtext", "longtext")
 _VARYING = (codes.VARCHAR, codes.VAR_STRING, codes.VARCHAR_COMPRESSED)
@@ -168,8 +167,7 @@ def _named(table: TableMap, column: LogColumn, now: NowColumn) -> LogColumn:
     if not table.charset_told and column.type_oid in TEXTUAL:
         named = replace(named, charset=now.charset or "binary")
     if not table.labels_told and column.type_oid in (codes.ENUM, codes.SET):
-        labels = tuple(m[1].replace("''", "'") for m in _LABEL.finditer(now.column_type))
-        named = replace(named, labels=labels, charset=now.charset)
+        named = replace(named, labels=labels(now.column_type), charset=now.charset)
     return named
 
 
