@@ -11,10 +11,9 @@ from typing import Any
 import numpy as np
 from psycopg import errors as pg_errors
 
-from headwater.config import LOCK_TIMEOUT_S
 from headwater.errors import DataError, SourceError
 from headwater.model import RelationInfo
-from headwater.source.postgres.ask import Session, query
+from headwater.source.postgres.ask import Session, impatient, query
 from headwater.source.postgres.session import quote_literal
 from headwater.source.postgres.snapshot import Snapshot, sees
 from headwater.source.postgres.watch import EVERY_TABLE, SCHEMA
@@ -145,9 +144,12 @@ def _joined(session: Session, part: Member, after: Look, below: bool) -> Iterato
 
 
 def _is_empty(session: Session, part: Member) -> bool:
-    with session.transaction():
-        session.execute(f"SET LOCAL lock_timeout = {int(LOCK_TIMEOUT_S * 1000)}")
-        return not query(session, f"SELECT 1 WHERE pg_relation_size({quote_literal(part['name'])}::regclass) > 0")
+    with impatient(session):
+        return not _has_bytes(session, part)
+
+
+def _has_bytes(session: Session, part: Member) -> bool:
+    return bool(query(session, f"SELECT 1 WHERE pg_relation_size({quote_literal(part['name'])}::regclass) > 0"))
 
 
 # Rows of a table that one transaction made, filled and attached. A subtransaction has a number of its own, above that
@@ -170,9 +172,8 @@ def _came_with_rows(session: Session, part: Member, after: Look) -> bool:
     """
     name = part["name"]
     try:
-        with session.transaction():
-            session.execute(f"SET LOCAL lock_timeout = {int(LOCK_TIMEOUT_S * 1000)}")
-            if not query(session, f"SELECT 1 WHERE pg_relation_size({quote_literal(name)}::regclass) > 0"):
+        with impatient(session):
+            if not _has_bytes(session, part):
                 return False
             if part["attached"] != part["made"]:
                 return True
@@ -243,8 +244,7 @@ def _stayed_logged(session: Session, was: Member, now: Member, before: Look) -> 
     if any({column[3]} == set(now["filed"]) for column in now["columns"].values()):
         return True
     oldest = str(Snapshot.parse(before.saw).xmin % 2**32)
-    with session.transaction():
-        session.execute(f"SET LOCAL lock_timeout = {int(LOCK_TIMEOUT_S * 1000)}")
+    with impatient(session):
         return bool(query(session, OLD_ROWS.format(name=now["name"].replace("%", "%%")), (oldest,)))
 
 
