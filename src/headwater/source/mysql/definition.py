@@ -9,6 +9,7 @@ from headwater.source.mysql import codes
 from headwater.source.mysql.charsets import collation_name
 from headwater.source.mysql.codepoints import bytes_of_character
 from headwater.source.mysql.lexer import Kind, Token
+from headwater.source.mysql.types import WITH_CHARSET
 from headwater.source.mysql.words import Words
 
 _SAME_TYPE = {"INTEGER": "int", "DEC": "decimal", "NUMERIC": "decimal", "FIXED": "decimal"}
@@ -19,7 +20,6 @@ _EXACT = frozenset({"float", "double", "bit", "year", "date", "json", "uuid", "i
 _LONGER = frozenset({"char", "varchar", "varbinary"})  # may get longer
 _ROOM = {"tinytext": 1, "text": 2, "mediumtext": 3, "longtext": 4, "tinyblob": 1, "blob": 2, "mediumblob": 3}
 _ROOM |= {"longblob": 4}  # bytes that tell a value's length
-_TEXTS = frozenset({"char", "varchar", "tinytext", "text", "mediumtext", "longtext", "enum", "set"})
 _DEFAULT_SIZE = {"decimal": (10, 0), "char": (1,), "binary": (1,), "bit": (1,)}
 _DEFAULT_SIZE |= dict.fromkeys(_CLOCKS, (0,))
 _WITHOUT_SIZE = _WHOLE.keys() | {"float", "double", "year", "date", "json", "uuid", "inet4", "inet6"}
@@ -173,7 +173,7 @@ def as_logged(type: Type, column: LogColumn) -> Type:
 
 def takes_all(old: Type, new: Type) -> bool:
     """Whether a column of the new type certainly has every value that it had, for a session that is strict."""
-    if new.charset and (old.name not in _TEXTS or new.charset != old.charset):
+    if new.charset and (old.name not in WITH_CHARSET or new.charset != old.charset):
         return False
     if old.name in _ROOM:
         same_kind = new.name in _ROOM and old.name[-4:] == new.name[-4:]

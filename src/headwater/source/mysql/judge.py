@@ -10,9 +10,7 @@ from headwater.source.frames import Taken
 from headwater.source.mysql.alter import UNKNOWN, Change, Touches
 from headwater.source.mysql.definition import Definition, Type, as_logged, takes_all, type_of
 from headwater.source.mysql.statement import NO_AUTO_VALUE_ON_ZERO, OTHER_TYPES, Statement
-from headwater.source.mysql.types import TEXTUAL
-
-_CHARACTERS = frozenset({"char", "varchar", "tinytext", "text", "mediumtext", "longtext", "enum", "set"})
+from headwater.source.mysql.types import TEXTUAL, WITH_CHARSET
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +89,7 @@ def _rests_on_index(taken: Taken) -> bool:
 
 def _converts_well(change: Change, statement: Statement, taken: Taken) -> bool:
     """Every character is in utf8mb4, and a strict session would rather fail than lose one. Keys may order otherwise."""
-    texts = [c.name for c in taken.columns if c.upstream.name in _CHARACTERS]
+    texts = [c.name for c in taken.columns if c.upstream.name in WITH_CHARSET]
     return not texts or (change.name == "utf8mb4" and statement.strict and not set(texts) & set(taken.key))
 
 

@@ -9,6 +9,7 @@ from headwater.model import UpstreamType
 from headwater.source.mysql import codes
 from headwater.source.mysql.charsets import collation_name
 from headwater.source.mysql.codepoints import EVERY_CHARACTER
+from headwater.source.mysql.lexer import ESCAPES
 
 DIALECT = "mysql"
 MAX_DIGITS = 38
@@ -46,6 +47,7 @@ SPATIAL = frozenset(
     | {"geometrycollection"}
 )
 TEXTUAL = frozenset({"char", "varchar", "tinytext", "text", "mediumtext", "longtext"})
+WITH_CHARSET = TEXTUAL | {"enum", "set"}
 BINARY = frozenset({"binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"})
 # Compared by the servers as the lake compares what they become. No floats: 0 and -0 are one key there, two here.
 ORDERED = frozenset(
@@ -59,7 +61,6 @@ CODE_POINT_ORDER = frozenset(
 )
 
 _LABEL = re.compile(r"'((?:[^'\\]|''|\\.)*)'", re.S)
-_ESCAPES = {"n": "\n", "r": "\r", "0": "\0", "t": "\t", "Z": "\x1a", "b": "\b"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +124,7 @@ def upstream_type(raw: RawType, *, in_key: bool, booleans: bool) -> UpstreamType
 def labels(column_type: str) -> tuple[str, ...]:
     """The members of an enum or a set, as COLUMN_TYPE lists them: escaped whatever the session's sql_mode."""
     found = _LABEL.findall(column_type[column_type.index("(") :])
-    return tuple(re.sub(r"''|\\(.)", lambda m: _ESCAPES.get(m[1], m[1]) if m[1] else "'", f, flags=re.S) for f in found)
+    return tuple(re.sub(r"''|\\(.)", lambda m: ESCAPES.get(m[1], m[1]) if m[1] else "'", f, flags=re.S) for f in found)
 
 
 def doubtful_labels(raw: RawType) -> bool:
