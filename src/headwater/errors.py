@@ -104,6 +104,12 @@ class DataError(HeadwaterError):
     """A value or a history that cannot be kept."""
 
 
+def base_damaged(what: str) -> DataError:
+    """The error for a base whose files are not as we left them."""
+    hint = "RESYNC TABLE reads it anew; let nothing else write to or VACUUM a base."
+    return DataError("data.base_damaged", what, hint)
+
+
 class FencedError(HeadwaterError):
     """Somebody else owns this job now; this owner must stop."""
 

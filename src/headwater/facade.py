@@ -13,9 +13,10 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from headwater import config
-from headwater.engine import caller, remote, wire
+from headwater.engine import remote, wire
 from headwater.engine.freshness import worth_saying
 from headwater.engine.home import Home, is_home, missing_home
+from headwater.engine.queries import AS_IT_IS, Wanted
 from headwater.engine.results import Behind, Result, Status, TableStatus, Verified
 from headwater.engine.status import status_of
 from headwater.engine.upstreams import passed, upstream_of
@@ -76,17 +77,22 @@ class Headwater:
     ) -> list[Result]:
         """Runs statements; one result each. Definitions reach a server that runs elsewhere through its socket.
 
-        A query is cancelled after `timeout_s`, by KeyboardInterrupt, or by CANCEL QUERY. A result whose tables are
-        behind their upstream says so in `behind` and by a `StaleWarning`; with `max_age_s` it is an error instead.
+        A query is cancelled after `timeout_s`, by KeyboardInterrupt, or by CANCEL QUERY. With `require_complete` one
+        over tables that are still being filled is an error. A result whose tables are behind their upstream says so in
+        `behind` and by a `StaleWarning`; if they are further behind than `max_age_s`, it is an error instead.
         """
-        other = None if self._server else remote.find(self.home)
-        if other is None and self._opened is None and _makes_connection(text):
-            self._open(create=True)
-        run = self._executor().run if other is None else other.sql
-        results = run(text, require_complete=require_complete, timeout_s=timeout_s, max_age_s=max_age_s)
-        if caller.current_or_none() is None:  # else the one who asks at the socket tells its own user
-            _warn(b for r in results for b in r.behind)
+        results = self.ask(text, Wanted(require_complete, timeout_s, max_age_s))
+        _warn(b for r in results for b in r.behind)
         return results
+
+    def ask(self, text: str, wanted: Wanted = AS_IT_IS) -> list[Result]:
+        """As `sql`, for callers who tell their own users what is behind: commands, and the server at its socket."""
+        other = None if self._server else remote.find(self.home)
+        if other is not None:
+            return other.ask(text, wanted)
+        if self._opened is None and _makes_connection(text):
+            self._open(create=True)
+        return self._executor().run(text, wanted)
 
     def table(self, name: str) -> DataFrame:
         """A table at the newest epoch as a Spark DataFrame; what it needs is kept for an hour, or until `close()`.

@@ -152,6 +152,14 @@ def test_names_come_from_the_upstream_where_the_log_has_none(nameless: MyDatabas
     assert reader.relations == [relation, relation]
 
 
+def test_labels_come_from_the_upstream_whatever_they_hold(nameless: MyDatabase) -> None:
+    nameless.execute(r"CREATE TABLE odd (id int PRIMARY KEY, e enum('back\\slash', 'it''s', 'line\nbreak', 'a,b'))")
+    reader = LogReader(nameless, ("odd",))
+    nameless.execute("INSERT INTO odd VALUES (1, 'a,b')")
+    assert [c.op for c in reader.read()] == [Op.INSERT]
+    assert reader.relations[0].columns[1].labels == ("back\\slash", "it's", "line\nbreak", "a,b")
+
+
 def without_a(database: MyDatabase) -> LogReader:
     """Reads the table for a relation that leaves out its column a, which may then have any name."""
     reader = LogReader(database, ("t",))

@@ -93,7 +93,7 @@ class Load:
 
 def sample(lake: Lake, home: Home, began: float, changes: int) -> Sample:
     asked = time.monotonic()
-    (answer,) = lake.remote().sql("SELECT count(*) AS c, sum(n) AS s FROM t")
+    (answer,) = lake.remote().ask("SELECT count(*) AS c, sum(n) AS s FROM t")
     read_s = time.monotonic() - asked
     assert answer.rows.to_pylist()[0]["c"] == ROWS
     folders = ("changelog", "runs", "warehouse", "tmp/tail", "logs")
@@ -148,7 +148,7 @@ def _soak(lake: Lake, home: Home, load: Load, seconds: float) -> list[Sample]:
             due = began + seconds * (i + 1) / SAMPLES
             wait_for(lambda due=due: time.monotonic() >= due, "the next sample", seconds)
             if i % 4 == 1:  # a fold comes by itself only after an hour, or a million changes
-                lake.remote().sql("FOLD TABLE t")
+                lake.remote().ask("FOLD TABLE t")
             samples.append(sample(lake, home, began, load.changes))
             print(samples[-1], flush=True)
     return samples

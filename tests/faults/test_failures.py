@@ -96,7 +96,7 @@ def table(lake: Lake, name: str) -> TableStatus:
 
 
 def ask(lake: Lake, query: str) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = lake.remote().sql(query)[0].rows.to_pylist()  # type: ignore[union-attr]
+    rows: list[dict[str, Any]] = lake.remote().ask(query)[0].rows.to_pylist()  # type: ignore[union-attr]
     return rows
 
 
@@ -135,7 +135,7 @@ def test_a_missing_file_of_one_base_stops_that_table_and_no_other(lake: Lake, up
     assert table(lake, "bad").code == "data.base_damaged" and "RESYNC TABLE" in table(lake, "bad").hint
     goes_on(lake, upstream, "after a missing file")
     assert [p.pid for p in lake.children(CAPTURE)] == captures
-    lake.remote().sql("RESYNC TABLE bad")
+    lake.remote().ask("RESYNC TABLE bad")
     wait_for(lambda: table(lake, "bad").state == "live", "it is read anew")
 
 
@@ -161,7 +161,7 @@ def test_a_capture_that_is_stopped_is_replaced(lake: Lake, upstream: Database) -
     wait_for(lambda: ask(lake, "SELECT v FROM good WHERE id = -1"), "another capture has read it")
     assert [p.pid for p in lake.children(CAPTURE)] != [stopped.pid]
     assert not stopped.is_running() or stopped.status() == psutil.STATUS_ZOMBIE
-    metrics = lake.remote().sql("SHOW METRICS")[0].rows.to_pylist()  # type: ignore[union-attr]
+    metrics = lake.remote().ask("SHOW METRICS")[0].rows.to_pylist()  # type: ignore[union-attr]
     (restarts,) = (m["value"] for m in metrics if m["name"] == "headwater_capture_restarts_total")
     assert float(restarts) == 1
     goes_on(lake, upstream, "after a hanging capture")

@@ -124,7 +124,7 @@ def test_after_a_power_loss_at_any_moment_all_that_meta_relies_on_is_there(power
     powered.start()
     for turn in range(1, 3):
         powered.change(turn)
-        lake.remote().sql("FOLD TABLE t")
+        lake.remote().ask("FOLD TABLE t")
     wait_for(powered.merges, "segments are merged")
     wait_for(lambda: "rewritten relation=" in _said(lake), "the base is rewritten")
     powered.change(3)
@@ -158,7 +158,7 @@ def test_a_home_that_loses_its_power_again_and_again_is_exact(powered: Powered) 
 
 def _fold(lake: Lake) -> None:
     with contextlib.suppress(HeadwaterError, AssertionError):  # it is killed meanwhile
-        lake.remote().sql("FOLD TABLE t")
+        lake.remote().ask("FOLD TABLE t")
 
 
 def _said(lake: Lake) -> str:

@@ -87,7 +87,7 @@ def follow_many(database: Any, tmp_path: Path, count: int) -> None:
             wait_for(lambda: len(pulse.lags) >= 10, "changes flow")
             idle = statistics.median(pulse.lags)
             first = len(pulse.lags)
-            lake.remote().sql(f"CREATE TABLE {names[count]} FROM CONNECTION pg;")
+            lake.remote().ask(f"CREATE TABLE {names[count]} FROM CONNECTION pg;")
             lake.wait_live(120)
             wait_for(lambda: len(pulse.lags) >= first + 10, "changes flow on")
             beside = statistics.median(pulse.lags[first:])

@@ -37,7 +37,7 @@ class Storm:
     def sql(self, text: str, *allowed: str) -> None:
         """Runs statements; the server may just be gone, and other refusals must be allowed ones."""
         try:
-            self.lake.remote().sql(text)
+            self.lake.remote().ask(text)
         except HeadwaterError as e:
             assert e.code in ("server.unreachable", *allowed), (text, e)
 
@@ -202,7 +202,7 @@ def storm(
                         s.all_live()
                 s.all_live()
                 _compare(lake)
-                check_invariant(*lake.remote().sql(QUERY)[0].rows.to_pylist()[0].values())
+                check_invariant(*lake.remote().ask(QUERY)[0].rows.to_pylist()[0].values())
         finally:
             s.over.set()
             for thread in s.threads:

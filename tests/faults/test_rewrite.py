@@ -51,7 +51,7 @@ def test_a_base_larger_than_one_rewrite_is_mended_range_by_range(tmp_path: Path)
             # two of three rows change in most of the table: they are marked in old files, and stand in new ones
             for low in range(1, ROWS * 3 // 4, 50_000):
                 pg.execute(f"UPDATE t SET n = n + 1 WHERE id >= {low} AND id < {low + 50_000} AND id % 3 <> 0")
-            lake.remote().sql("FOLD TABLE t")
+            lake.remote().ask("FOLD TABLE t")
             count, size = files_of(base)
             print(f"folded: {count} files, {size >> 20} MB")
             wait_for(lambda: _said(lake, "rewriting"), "upkeep begins", 300)

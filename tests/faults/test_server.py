@@ -93,7 +93,7 @@ def kill_along(chain: tuple[str, ...], upstream: Upstream, lake: Lake, seed: int
         lake.start()
         lake.wait_live()
         await_equal(lake.verify)
-        check_invariant(*lake.remote().sql(QUERY)[0].rows.to_pylist()[0].values())
+        check_invariant(*lake.remote().ask(QUERY)[0].rows.to_pylist()[0].values())
         assert not writer.errors
     lake.stop()
     _no_orphans(lake)
@@ -105,7 +105,7 @@ def _fold(lake: Lake) -> None:
     def dead() -> bool:
         assert lake.process is not None
         try:
-            lake.remote().sql(f"FOLD TABLE {LEDGERS[0]}")
+            lake.remote().ask(f"FOLD TABLE {LEDGERS[0]}")
         except (HeadwaterError, AssertionError):
             return lake.process.poll() is not None
         return False
@@ -147,9 +147,9 @@ def test_after_a_kill_nothing_that_was_covered_is_read_again(database: Any, lake
     home.meta.close()
     lake.start()
     wait_for(lambda: lake.status().tables, "the server is back")
-    lake.remote().sql("ALTER TABLE t SET (backfill.rate_limit = 1000000)")
+    lake.remote().ask("ALTER TABLE t SET (backfill.rate_limit = 1000000)")
     lake.wait_live()
-    metrics = lake.remote().sql("SHOW METRICS")[0].rows.to_pylist()
+    metrics = lake.remote().ask("SHOW METRICS")[0].rows.to_pylist()
     (read,) = (m["value"] for m in metrics if m["name"] == "headwater_scanned_rows_total")
     assert 0 < covered < rows and int(read) == rows - covered
     assert_equal(lake.verify())
@@ -167,13 +167,13 @@ def test_a_kill_while_a_key_is_read_again_leaves_no_file(database: Any, lake: La
     home = Home.open(lake.home)
     lake.start()
     wait_for(lambda: _covered_rows(home) >= 120, "a part is covered")
-    lake.remote().sql("PAUSE BACKFILL t")
+    lake.remote().ask("PAUSE BACKFILL t")
     database.execute("UPDATE t SET id = 15 WHERE id = 10000")
     wait_for(lambda: _read_again(home), "the key is to be read again")
     lake.kill()
     lake.start(crash="scan.written")
-    lake.remote().sql("ALTER TABLE t SET (backfill.rate_limit = 1000000)")
-    lake.remote().sql("RESUME BACKFILL t")
+    lake.remote().ask("ALTER TABLE t SET (backfill.rate_limit = 1000000)")
+    lake.remote().ask("RESUME BACKFILL t")
     lake.wait_dead()
     assert _read_again(home)
     home.meta.close()

@@ -37,7 +37,7 @@ def value(found: dict[str, Read], name: str, **labels: str) -> float:
 
 
 def backfill(server: Remote, name: str) -> dict[str, Any]:
-    rows = server.sql("SHOW BACKFILLS")[0].rows
+    rows = server.ask("SHOW BACKFILLS")[0].rows
     assert rows is not None
     return next(dict(r) for r in rows.to_pylist() if r["table"] == name)
 
@@ -84,7 +84,7 @@ def test_a_backfill_tells_what_it_waits_for_how_far_it_is_and_what_was_counted(
         assert value(found, "headwater_tables", state="live") == 1
         assert value(found, "headwater_process_memory_bytes", process="capture") > 1e6
         assert all(v == 0 for v in found["headwater_capture_restarts_total"].values.values())
-        shown = server.sql("SHOW METRICS")[0].rows
+        shown = server.ask("SHOW METRICS")[0].rows
         assert shown is not None
         scanned = [r for r in shown.to_pylist() if r["name"] == "headwater_scanned_rows_total"]
         assert {"table=orders": float(ROWS)}.items() <= {r["labels"]: r["value"] for r in scanned}.items()

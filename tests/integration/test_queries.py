@@ -33,9 +33,9 @@ def hw(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 class Asked:
     """A statement in a thread of its own, with what became of it."""
 
-    def __init__(self, hw: Any, text: str, **options: Any) -> None:
+    def __init__(self, engine: Any, text: str) -> None:
         self.error: BaseException | None = None
-        self._ask = lambda: hw.sql(text, **options)
+        self._ask = lambda: engine.ask(text)
         self.thread = threading.Thread(target=self._run, daemon=True)
         self.thread.start()
 
@@ -86,7 +86,7 @@ def test_cancel_query_ends_it_and_its_caller_is_told(hw: Any, spark: SparkSessio
     wait_busy(hw, spark)
     (shown,) = listed(hw)
     assert server is not None
-    assert server.sql(f"CANCEL QUERY {shown['id']}")[0].message == f"query {shown['id']} cancelled"
+    assert server.ask(f"CANCEL QUERY {shown['id']}")[0].message == f"query {shown['id']} cancelled"
     assert asked.code() == "query.cancelled"
     wait_idle(hw, spark)
     with pytest.raises(HeadwaterError, match="no query") as e:

@@ -31,6 +31,7 @@ from headwater.model import (
     TableState,
     UpstreamType,
 )
+from support.defined import add_table
 from support.log import Log
 from support.messages import begin, commit, inbox, relation, row
 
@@ -89,18 +90,7 @@ class Based:
 
     def _define(self, c: sa.Connection) -> int:
         columns = (Column("id", "INT", INT4, False), Column("n", "INT", INT4))
-        id = relations.add(
-            c,
-            name="t",
-            connection_id=self.log.id,
-            upstream_schema="public",
-            upstream_table="t",
-            upstream_id=TABLE,
-            columns=columns,
-            key=("id",),
-            options={},
-            statement="",
-        )
+        id = add_table(c, "t", columns, ("id",), connection_id=self.log.id, upstream_id=TABLE)
         path = relations.get(c, id).base_path
         DeltaTable.create(self.home.storage.url(path), SCHEMA)
         relations.set_base_version(c, id, 0)

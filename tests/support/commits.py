@@ -35,6 +35,7 @@ from headwater.model import (
 )
 from headwater.relation import base
 from headwater.source.postgres.session import int_to_lsn
+from support.defined import add_table
 
 TABLE = 4711  # the upstream's own id
 SCHEMA = pa.schema([("id", pa.int32()), ("v", pa.int32())])
@@ -81,18 +82,7 @@ class Commits:
     def add_relation(self, name: str, spans_of: list[Span], *, ordered: bool = True, planned: bool = True) -> int:
         columns = (Column("id", "INT", INT if ordered else TEXT, False), Column("v", "INT", INT))
         with self.home.meta.write() as c:
-            id = relations.add(
-                c,
-                name=name,
-                connection_id=self.connection_id,
-                upstream_schema="public",
-                upstream_table=name,
-                upstream_id=TABLE,
-                columns=columns,
-                key=("id",),
-                options={},
-                statement="",
-            )
+            id = add_table(c, name, columns, ("id",), connection_id=self.connection_id, upstream_id=TABLE)
             relations.set_state(c, id, TableState.FILLING)
             relations.set_planned(c, id, planned)
             spans.add(c, id, spans_of, 0.0)

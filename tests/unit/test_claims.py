@@ -18,6 +18,7 @@ from headwater.meta import epochs, lease, relations, segments
 from headwater.meta.lease import Lease
 from headwater.model import Column, CoveredSpan, Layout, RelationInfo, Span, TableState, UpstreamType
 from headwater.relation.overlay import Overlays
+from support.defined import add_table
 from support.log import Log
 from support.messages import begin, commit, relation, row
 
@@ -41,18 +42,7 @@ class Lake:
 
     def add(self, name: str, log_index: int, *, complete: bool = True, begin_index: int = 0) -> int:
         with self.home.meta.write() as c:
-            id = relations.add(
-                c,
-                name=name,
-                connection_id=self.log.id,
-                upstream_schema="public",
-                upstream_table=name,
-                upstream_id=1,
-                columns=COLUMNS,
-                key=("a",),
-                options={},
-                statement="",
-            )
+            id = add_table(c, name, COLUMNS, ("a",), connection_id=self.log.id)
             relations.set_begin(c, id, begin_index)
             relations.set_state(c, id, TableState.LIVE if complete else TableState.FILLING)
             layout = Layout(id, 0, (CoveredSpan(Span(None, None), log_index, log_index),), complete)
@@ -67,11 +57,11 @@ class Lake:
         with self.home.meta.read() as c:
             return relations.get(c, id)
 
-    def settle(self, now: float = 0.0, **options: str) -> claims.Kept:
+    def enforce(self, now: float = 0.0, **options: str) -> claims.Kept:
         connection = self.log.info()
         connection.options.update({k.replace("__", "."): v for k, v in options.items()})
         with self.home.meta.write() as c:
-            return claims.settle(c, connection, epochs.newest(c).id, now or time.time())  # type: ignore[union-attr]
+            return claims.enforce(c, connection, epochs.newest(c).id, now or time.time())  # type: ignore[union-attr]
 
 
 def no_spark() -> SparkSession:
@@ -88,20 +78,20 @@ def lake(tmp_path: Path) -> Iterator[Lake]:
 def test_a_table_that_runs_keeps_what_it_needs_whatever_the_limits_say(lake: Lake) -> None:
     lake.add("live", 7)
     lake.add("filling", 8, complete=False, begin_index=3)
-    assert lake.settle(now=time.time() + 1e6, retention__hours="0", changelog__max_bytes="1").needed == 3
+    assert lake.enforce(now=time.time() + 1e6, retention__hours="0", changelog__max_bytes="1").needed == 3
 
 
 def test_a_failed_table_keeps_its_claim_for_the_hours_of_retention(lake: Lake) -> None:
     lake.add("good", 9)
     bad = lake.add("bad", 2)
     lake.fail(bad)
-    assert lake.settle(now=time.time() + 23 * HOUR_S).needed == 2
+    assert lake.enforce(now=time.time() + 23 * HOUR_S).needed == 2
     assert not lake.table(bad).history_missing
-    assert lake.settle(now=time.time() + 25 * HOUR_S).needed == 9
+    assert lake.enforce(now=time.time() + 25 * HOUR_S).needed == 9
     error = lake.table(bad).error or {}
     assert error["code"] == "data.history_missing" and error["hint"] == "RESYNC TABLE bad reads it anew."
     assert "24 h" in error["message"] and FAULT.message in error["message"]
-    assert lake.settle(now=time.time() + 25 * HOUR_S).needed == 9
+    assert lake.enforce(now=time.time() + 25 * HOUR_S).needed == 9
 
 
 def test_a_failed_table_loses_its_claim_when_the_changelog_is_too_large(lake: Lake) -> None:
@@ -111,9 +101,9 @@ def test_a_failed_table_loses_its_claim_when_the_changelog_is_too_large(lake: La
     with lake.home.meta.read() as c:
         ((_, size),) = segments.sizes(c).values()
     later = time.time() + claims.GRACE_S + 1
-    assert lake.settle(later, changelog__max_bytes=str(size)).needed == 2
-    assert lake.settle(changelog__max_bytes=str(size // 2)).needed == 2, "it may be folded to where it stopped first"
-    kept = lake.settle(later, changelog__max_bytes=str(size // 2))
+    assert lake.enforce(later, changelog__max_bytes=str(size)).needed == 2
+    assert lake.enforce(changelog__max_bytes=str(size // 2)).needed == 2, "it may be folded to where it stopped first"
+    kept = lake.enforce(later, changelog__max_bytes=str(size // 2))
     assert kept.needed == 9 and 4 <= kept.over <= 6
     assert "changelog.max_bytes" in (lake.table(bad).error or {})["message"]
 
@@ -125,7 +115,7 @@ def test_a_failed_table_that_was_folded_to_where_it_stopped_needs_nothing(lake: 
     with lake.home.meta.write() as c:
         epochs.publish(c, [], {bad: Layout(bad, 1, (CoveredSpan(Span(None, None), 5, 2),), True)})
         relations.set_stopped(c, bad, 5)
-    assert lake.settle().needed == 9
+    assert lake.enforce().needed == 9
     assert lake.table(bad).error is not None and not lake.table(bad).history_missing
 
 

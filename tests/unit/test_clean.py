@@ -21,7 +21,7 @@ from support.commits import Commits, span
 
 def needed(b: Commits) -> int:
     with b.home.meta.read() as c:
-        return claims.settle(c, connections.get(c, b.connection_id), epochs.oldest(c)).needed
+        return claims.enforce(c, connections.get(c, b.connection_id), epochs.oldest(c)).needed
 
 
 @pytest.fixture

@@ -19,6 +19,7 @@ from headwater.cli import frame
 from headwater.cli.app import app
 from headwater.cli.shell import MORE, PROMPT, statements
 from headwater.engine import remote, wire
+from headwater.engine.queries import AS_IT_IS, Wanted
 from headwater.engine.results import Behind, Result, Status, TableStatus, Verified
 from headwater.errors import DefinitionError, MachineError, QueryError
 
@@ -31,22 +32,14 @@ class Engine:
     def __init__(self) -> None:
         self.asked: list[str] = []
 
-    def sql(
-        self,
-        text: str,
-        *,
-        require_complete: bool = False,
-        timeout_s: float | None = None,
-        max_age_s: float | None = None,
-    ) -> list[Result]:
+    def ask(self, text: str, wanted: Wanted = AS_IT_IS) -> list[Result]:
         self.asked.append(text)
-        if max_age_s is not None:
-            raise QueryError(
-                "query.stale", f"shop: 12 min behind, {max_age_s:g} s allowed, {timeout_s:g} s given", "See."
-            )
+        if wanted.max_age_s is not None:
+            told = f"{wanted.max_age_s:g} s allowed, {wanted.timeout_s:g} s given"
+            raise QueryError("query.stale", f"shop: 12 min behind, {told}", "See.")
         if "old" in text:
             return [Result(behind=(Behind("shop", 720.0, "source.unreachable"),))]
-        if require_complete:
+        if wanted.require_complete:
             raise DefinitionError("table.incomplete", "orders: 43 % covered", "Wait.")
         if text.startswith("SELECT"):
             rows = pa.table({"n": pa.array([Decimal("1.50"), None], pa.decimal128(5, 2))})

@@ -310,11 +310,10 @@ def test_a_checkpoint_that_was_being_written_when_the_power_was_lost_is_not_read
 def test_the_name_of_a_deletion_vector_is_read_as_delta_writes_it() -> None:
     """The example of Delta's protocol."""
     add = {"deletionVector": {"storageType": "u", "pathOrInlineDv": "ab^-aqEH.-t@S}K{vb[*k^", "offset": 4}}
-    assert commits._vectors(add) == ["ab/deletion_vector_d2c639aa-8816-431a-aaf6-d3fe2512ff61.bin"]
-    assert (
-        commits._vectors({"deletionVector": {"storageType": "i", "pathOrInlineDv": "wi5b=000010000siXQKl0rr91"}}) == []
-    )
-    assert commits._vectors({}) == []
+    assert commits._vector_files(add) == ["ab/deletion_vector_d2c639aa-8816-431a-aaf6-d3fe2512ff61.bin"]
+    inline = {"storageType": "i", "pathOrInlineDv": "wi5b=000010000siXQKl0rr91"}
+    assert commits._vector_files({"deletionVector": inline}) == []
+    assert commits._vector_files({}) == []
 
 
 def test_a_file_that_exists_is_never_written_to(tmp_path: Path) -> None:

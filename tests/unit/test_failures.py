@@ -12,6 +12,7 @@ import sqlalchemy as sa
 from py4j.protocol import Py4JNetworkError
 
 from headwater.engine import failures
+from headwater.engine.backfill import Backfill
 from headwater.engine.counters import Counters
 from headwater.engine.failures import Failures, Who, described, passes
 from headwater.engine.guard import Guard
@@ -19,8 +20,9 @@ from headwater.engine.home import Home
 from headwater.engine.server import Server, _Loop
 from headwater.engine.status import status_of
 from headwater.errors import DataError, FencedError, HeadwaterError, MachineError, Retry, SourceError
-from headwater.meta import connections, lease, relations
-from headwater.model import ConnectionState, TableState
+from headwater.meta import lease
+from headwater.model import RelationInfo, TableState
+from support.defined import home_with
 from support.wait import wait_for
 
 
@@ -33,25 +35,8 @@ class Clock:
 
 @pytest.fixture
 def home(tmp_path: Path) -> Iterator[Home]:
-    opened = Home.open(tmp_path / "home")
-    with opened.meta.write() as c:
-        connections.add(c, name="pg", type="postgres-cdc", options={}, secret=None, position="0/10")
-        connections.set_state(c, 1, ConnectionState.RUNNING)
-        for name in ("good", "bad"):
-            relations.add(
-                c,
-                name=name,
-                connection_id=1,
-                upstream_schema="s",
-                upstream_table=name,
-                upstream_id=1,
-                columns=(),
-                key=(),
-                options={},
-                statement="",
-            )
-    yield opened
-    opened.meta.close()
+    with home_with(tmp_path / "home", "good", "bad") as opened:
+        yield opened
 
 
 def raising(error: Exception) -> Callable[[], bool]:
@@ -129,6 +114,23 @@ def test_a_table_whose_data_is_at_fault_stops_and_any_other_error_is_tried_again
     assert guard.attempt("upkeep", 1, lambda: True, False), "another job of the same table does not rest"
     assert not guard.attempt("fold", 77, raising(KeyError("x")), False)
     assert home.live.failures.of(table=77) == [], "a table that was dropped has no failures"
+
+
+def test_the_first_error_of_a_table_stays_when_its_backfill_fails_too(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with home.meta.write() as c:
+        held = lease.take(c, "server", "me")
+    assert held is not None
+    guard = Guard(home, held)
+
+    def step(self: Backfill, relation: RelationInfo, work: object) -> None:
+        guard.stop(relation.id, DataError("data.rewritten", "its rows changed", "RESYNC TABLE"))  # the watcher's
+        raise DataError("data.schema_changed", "a scan met another table", "RESYNC TABLE")
+
+    monkeypatch.setattr(Backfill, "_step", step)
+    Backfill(home, held, lambda: None, lambda: None).tick()  # type: ignore[arg-type,return-value]
+    assert {t.code for t in status_of(home, None).tables} == {"data.rewritten"}, "a restart would let it go on"
 
 
 def test_a_loop_goes_on_after_any_error_and_shows_it_meanwhile(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:

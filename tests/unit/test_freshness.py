@@ -19,6 +19,7 @@ from headwater.errors import SourceError
 from headwater.meta import connections, epochs
 from headwater.meta.tables import connection
 from headwater.model import ConnectionState, Cut
+from support.defined import add_connection
 
 MINUTE = 60.0
 
@@ -39,7 +40,7 @@ def home(tmp_path: Path) -> Iterator[Home]:
     opened = Home.open(tmp_path / "home")
     with opened.meta.write() as c:
         for name in ("shop", "other"):
-            connections.add(c, name=name, type="postgres-cdc", options={}, secret=None, position="0/10")
+            add_connection(c, name)
         connections.set_state(c, 1, ConnectionState.RUNNING)
         c.execute(sa.update(connection).values(position_at=time.time() - 12 * MINUTE))
     yield opened

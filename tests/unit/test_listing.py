@@ -12,11 +12,12 @@ from hypothesis import strategies as some
 
 from headwater.engine.home import Home
 from headwater.engine.results import Result
-from headwater.meta import connections, relations, spans
+from headwater.meta import relations, spans
 from headwater.model import Bound, Column, Control, ScanResult, Span, TableState, UpstreamType
 from headwater.sql import listing
 from headwater.sql.parse import parse
 from headwater.sql.ranges import condition, joined
+from support.defined import add_connection, add_table
 
 ID = Column("id", "BIGINT", UpstreamType("int8", 20, ordered=True))
 NAME = Column("name", "STRING", UpstreamType("text", 25))
@@ -27,20 +28,9 @@ EDGES = [None, *(Bound((str(i),)) for i in (10, 20, 30, 40)), None]
 def home(tmp_path: Path) -> Iterator[Home]:
     opened = Home.open(tmp_path / "home")
     with opened.meta.write() as c:
-        connections.add(c, name="pg", type="postgres-cdc", options={}, secret=None, position="0/10")
+        add_connection(c)
         for name, key in (("orders", ID), ("people", NAME)):
-            id = relations.add(
-                c,
-                name=name,
-                connection_id=1,
-                upstream_schema="s",
-                upstream_table=name,
-                upstream_id=1,
-                columns=(key,),
-                key=(key.name,),
-                options={},
-                statement="",
-            )
+            id = add_table(c, name, (key,), (key.name,))
             relations.set_state(c, id, TableState.FILLING)
             cut = [Span(lo, hi) for lo, hi in itertools.pairwise(EDGES)]
             spans.add(c, id, cut, 1.0)

@@ -18,6 +18,7 @@ from headwater.errors import DataError, FencedError, MachineError
 from headwater.meta import connections, epochs, lease, relations, segments, settle, spans, tables
 from headwater.meta.store import Meta
 from headwater.model import Bound, Cut, DataFile, Layout, LogColumn, Part, ScanResult, Segment, Span, SpanState
+from support.defined import add_table
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -279,24 +280,10 @@ def test_an_expired_pin_protects_nothing(meta: Meta) -> None:
 
 
 def test_the_id_of_a_dropped_table_is_never_used_again(meta: Meta) -> None:
-    def add(c: Any) -> int:
-        return relations.add(
-            c,
-            name="t",
-            connection_id=1,
-            upstream_schema="public",
-            upstream_table="t",
-            upstream_id=1,
-            columns=(),
-            key=(),
-            options={},
-            statement="",
-        )
-
     with meta.write() as c:
-        first = add(c)
+        first = add_table(c, "t")
         relations.remove(c, first)
-        assert add(c) > first
+        assert add_table(c, "t") > first
 
 
 def test_a_home_of_a_newer_version_is_refused_and_left_alone(meta: Meta) -> None:

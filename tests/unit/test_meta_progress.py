@@ -14,6 +14,7 @@ from headwater.meta import epochs, progress, relations, segments, spans, tables
 from headwater.meta.progress import Range
 from headwater.meta.store import Meta
 from headwater.model import CoveredSpan, Layout, Span
+from support.defined import add_table
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -76,18 +77,7 @@ def test_layouts_of_all_relations_are_those_of_each(meta: Meta) -> None:
 def test_progress_of_all_relations_is_that_of_each(meta: Meta) -> None:
     with meta.write() as c:
         for name in ("a", "b"):
-            relations.add(
-                c,
-                name=name,
-                connection_id=1,
-                upstream_schema="s",
-                upstream_table=name,
-                upstream_id=1,
-                columns=(),
-                key=(),
-                options={},
-                statement="",
-            )
+            add_table(c, name)
         spans.add(c, 1, [Span(None, None)] * 3, 1.0)
         spans.cover(c, spans.all(c, 1)[0].id, 9)
         relations.set_planned(c, 1, True)

@@ -22,12 +22,12 @@ from headwater.engine.home import Home
 from headwater.engine.live import Lag
 from headwater.engine.metrics import METRICS, Family, Kind, Metric, Sample, collect, resident_bytes
 from headwater.errors import MachineError
-from headwater.meta import connections, relations
 from headwater.observe.endpoint import Endpoint, observed
 from headwater.observe.exposition import CONTENT_TYPE, number, text
 from headwater.source.upstream import LogEnd
 from headwater.sql import listing
 from headwater.sql.parse import parse
+from support.defined import home_with
 from support.exposition import read
 
 
@@ -59,24 +59,8 @@ class Serving:
 
 @pytest.fixture
 def home(tmp_path: Path) -> Iterator[Home]:
-    opened = Home.open(tmp_path / "home")
-    with opened.meta.write() as c:
-        connections.add(c, name="pg", type="postgres-cdc", options={}, secret=None, position="0/10")
-        for name in ('Or"ders\\', "zwei\nZeilen"):
-            relations.add(
-                c,
-                name=name,
-                connection_id=1,
-                upstream_schema="s",
-                upstream_table="t",
-                upstream_id=1,
-                columns=(),
-                key=(),
-                options={},
-                statement="",
-            )
-    yield opened
-    opened.meta.close()
+    with home_with(tmp_path / "home", 'Or"ders\\', "zwei\nZeilen", running=False) as opened:
+        yield opened
 
 
 def test_counts_of_many_threads_are_all_there() -> None:

@@ -10,7 +10,7 @@ from headwater.model import Column, LogColumn, UpstreamType
 from headwater.source.frames import Taken
 from headwater.source.mysql import statement as s
 from headwater.source.mysql.ddl import effects, session_of
-from headwater.source.mysql.judge import Subject, verdict
+from headwater.source.mysql.judge import Subject, obstacle
 from headwater.source.mysql.statement import Statement
 
 
@@ -40,7 +40,7 @@ def judged(clauses: str, mode: int = s.STRICT, **more: Any) -> str:
     }
     statement = Statement(clauses if " TABLE t " in clauses else f"ALTER TABLE t {clauses}", "db", mode, mariadb=True)
     (effect,) = [e for e in effects(statement) if e.table == "t"]
-    return verdict(effect.changes, session_of(statement), Subject(**subject))
+    return obstacle(effect.alterations, session_of(statement), Subject(**subject))
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from headwater.errors import DataError, Retry, SourceError
 from headwater.meta import connections, relations, spans
 from headwater.model import ConnectionState, Control, ScanResult, Span, TableState
 from headwater.source.upstream import LogEnd
+from support.defined import home_with
 
 
 class Clock:
@@ -35,24 +36,8 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 @pytest.fixture
 def home(tmp_path: Path) -> Iterator[Home]:
-    opened = Home.open(tmp_path / "home")
-    with opened.meta.write() as c:
-        connections.add(c, name="pg", type="postgres-cdc", options={}, secret=None, position="0/10")
-        connections.set_state(c, 1, ConnectionState.RUNNING)
-        relations.add(
-            c,
-            name="orders",
-            connection_id=1,
-            upstream_schema="s",
-            upstream_table="orders",
-            upstream_id=1,
-            columns=(),
-            key=(),
-            options={},
-            statement="",
-        )
-    yield opened
-    opened.meta.close()
+    with home_with(tmp_path / "home", "orders") as opened:
+        yield opened
 
 
 def test_a_rate_is_that_of_the_time_in_which_the_table_is_read(home: Home, clock: Clock) -> None:

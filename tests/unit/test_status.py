@@ -30,6 +30,7 @@ from headwater.model import (
     UpstreamType,
 )
 from headwater.source.upstream import LogEnd
+from support.defined import add_table, home_with
 
 COLUMNS = tuple(Column(f"c{i}", "BIGINT", UpstreamType("int8", 20, ordered=True)) for i in range(12))
 
@@ -66,30 +67,13 @@ class Serving:
 
 @pytest.fixture
 def home(tmp_path: Path) -> Iterator[Home]:
-    opened = Home.open(tmp_path / "home")
-    with opened.meta.write() as c:
-        connections.add(c, name="pg", type="postgres-cdc", options={}, secret=None, position="0/10")
-        connections.set_state(c, 1, ConnectionState.RUNNING)
-    yield opened
-    opened.meta.close()
+    with home_with(tmp_path / "home") as opened:
+        yield opened
 
 
 def table(home: Home, name: str, state: TableState = TableState.FILLING, *, block: int = 0, replaces: int = 0) -> int:
     with home.meta.write() as c:
-        id = relations.add(
-            c,
-            name=name,
-            connection_id=1,
-            upstream_schema="public",
-            upstream_table=name,
-            upstream_id=100,
-            columns=COLUMNS,
-            key=("c0",),
-            options={},
-            statement="",
-            block=block,
-            replaces=replaces,
-        )
+        id = add_table(c, name, COLUMNS, ("c0",), upstream_id=100, block=block, replaces=replaces)
         relations.set_state(c, id, state)
     return id
 

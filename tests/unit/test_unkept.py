@@ -11,6 +11,7 @@ import pytest
 from headwater.engine.read import Reader
 from headwater.meta import progress, relations
 from headwater.model import Column, RelationInfo, UpstreamType
+from support.defined import add_table
 from support.log import Log
 from support.messages import begin, commit, data, row
 
@@ -34,18 +35,7 @@ def inserted(id: int, day: str) -> bytes:
 def log(tmp_path: Path) -> Iterator[Log]:
     it = Log(tmp_path)
     with it.home.meta.write() as c:
-        relations.add(
-            c,
-            name="t",
-            connection_id=it.id,
-            upstream_schema="public",
-            upstream_table="t",
-            upstream_id=1,
-            columns=COLUMNS,
-            key=("id",),
-            options={},
-            statement="",
-        )
+        add_table(c, "t", COLUMNS, ("id",), connection_id=it.id)
     yield it
     it.home.meta.close()
 

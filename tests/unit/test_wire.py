@@ -15,6 +15,7 @@ import pyarrow as pa
 import pytest
 
 from headwater.engine import caller, remote, wire
+from headwater.engine.queries import AS_IT_IS, Wanted
 from headwater.engine.results import Result, Status, Verified
 from headwater.errors import HeadwaterError, MachineError, SourceError, SqlError
 from support.wait import wait_for
@@ -23,7 +24,7 @@ from support.wait import wait_for
 class Engine:
     """Answers from memory."""
 
-    def sql(self, text: str, *, require_complete: bool = False) -> list[Result]:
+    def ask(self, text: str, wanted: Wanted = AS_IT_IS) -> list[Result]:
         if text == "bad":
             raise SqlError("sql.syntax", "line 1, column 2: no", "Do.", line=1, column=2, text="bad")
         if text == "down":
@@ -31,7 +32,7 @@ class Engine:
         if text == "defect":
             raise ZeroDivisionError("oops")
         rows = pa.table({"a": pa.array([1, None], pa.int64())})
-        made = Result(message=f"made {require_complete}", statement="s")
+        made = Result(message=f"made {wanted.require_complete}", statement="s")
         return [made, Result(("a",), ("BIGINT",), rows, warnings=("⚠",)), made]
 
     def verify(self, table: str | None = None) -> list[Verified]:
@@ -56,7 +57,7 @@ def found(home: Path) -> remote.Remote:
 
 
 def test_results_arrive_with_their_rows(home: Path) -> None:
-    made, rows, again = found(home).sql("x", require_complete=True)
+    made, rows, again = found(home).ask("x", Wanted(require_complete=True))
     assert made == again == Result(message="made True", statement="s")
     assert rows.rows is not None and rows.rows.column("a").to_pylist() == [1, None]
     assert (rows.columns, rows.types, rows.warnings) == (("a",), ("BIGINT",), ("⚠",))
@@ -70,7 +71,7 @@ def test_verify_and_status_arrive(home: Path) -> None:
 
 def test_an_error_is_raised_as_what_it_was(home: Path) -> None:
     with pytest.raises(SqlError) as caught:
-        found(home).sql("bad")
+        found(home).ask("bad")
     e = caught.value
     assert (e.code, e.message, e.hint, e.line, e.column, e.text) == (
         "sql.syntax",
@@ -81,12 +82,12 @@ def test_an_error_is_raised_as_what_it_was(home: Path) -> None:
         "bad",
     )
     with pytest.raises(SourceError, match="gone"):
-        found(home).sql("down")
+        found(home).ask("down")
 
 
 def test_a_defect_reaches_the_command_and_leaves_the_server_up(home: Path) -> None:
     with pytest.raises(HeadwaterError, match="unexpected: ZeroDivisionError: oops") as caught:
-        found(home).sql("defect")
+        found(home).ask("defect")
     assert caught.value.code == "job.failed"
     assert found(home).status().epoch == 2
 
@@ -106,7 +107,7 @@ def test_many_may_ask_at_once(home: Path) -> None:
     def ask() -> None:
         try:
             for _ in range(10):
-                assert found(home).sql("x")[1].rows is not None
+                assert found(home).ask("x")[1].rows is not None
         except BaseException as e:
             problems.append(e)
 
@@ -167,7 +168,6 @@ def test_a_caller_that_hangs_up_is_noticed_while_its_request_is_worked_on(tmp_pa
         assert gone.wait(60)
     finally:
         listener.close()
-    assert caller.current_or_none() is None
 
 
 def test_a_file_that_a_killed_server_left_is_nobody(tmp_path: Path) -> None:

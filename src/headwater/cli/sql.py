@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import warnings
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,7 +11,7 @@ from headwater.cli.reach import busy, reach
 from headwater.engine.queries import Wanted
 from headwater.engine.remote import Answering
 from headwater.engine.results import Result
-from headwater.errors import InputError, StaleWarning
+from headwater.errors import InputError
 from headwater.source.options import seconds
 from headwater.sql.parse import parse
 from headwater.sql.statements import Statement
@@ -48,14 +47,8 @@ def run_sql(command: str | None, file: str | None, home: Path, *, format: str, w
 def run_statements(engine: Answering, statements: list[Statement], printer: Printer, wanted: Wanted) -> None:
     """Runs statements one after the other and prints each result as it comes."""
     for step in steps(statements):
-        with busy("…"), warnings.catch_warnings():
-            warnings.simplefilter("ignore", StaleWarning)  # the printer says it, with the result
-            results = engine.sql(
-                step.text,
-                require_complete=wanted.require_complete,
-                timeout_s=wanted.timeout_s,
-                max_age_s=wanted.max_age_s,
-            )
+        with busy("…"):
+            results = engine.ask(step.text, wanted)
         for result in results:
             printer.show(result)
 

@@ -18,11 +18,12 @@ from headwater.changelog.reader import index_at, read_transactions
 from headwater.engine import crash, spark
 from headwater.engine.claims import history_missing
 from headwater.engine.failures import Who, described, passes
+from headwater.engine.guard import Guard
 from headwater.engine.home import Home
 from headwater.engine.planner import leave_rest, plan_relation
 from headwater.engine.scanner import remove_files, scan
 from headwater.engine.upstreams import passed, upstream_of
-from headwater.errors import DataError, FencedError, HeadwaterError
+from headwater.errors import DataError, FencedError
 from headwater.meta import connections, lease, relations, segments, spans
 from headwater.meta.lease import Lease
 from headwater.model import ConnectionState, Control, RelationInfo, SpanInfo, SpanState, TableState
@@ -58,6 +59,7 @@ class Backfill:
         self._held = held
         self._session = session
         self._on_scanned = on_scanned
+        self._guard = Guard(home, held)
         self._work: dict[int, _Work] = {}
         self._slots = max(1, spark.share() // 2)  # scans never take more, so that reads always find a free slot
         self._pool = ThreadPoolExecutor(self._slots, thread_name_prefix="scan")
@@ -295,14 +297,12 @@ class Backfill:
             work.waiting_for = f"another try: {error.message}"
             self._home.live.failures.failed(Who(BACKFILL, table=relation.id), cause)
             return
-        log.error("table failed name=%s code=%s", relation.name, error.code)
-        self._set_state(relation.id, TableState.FAILED, error)
-        self._home.live.failures.forget(table=relation.id)
+        self._guard.stop(relation.id, error)
 
-    def _set_state(self, relation_id: int, state: TableState, error: HeadwaterError | None = None) -> None:
+    def _set_state(self, relation_id: int, state: TableState) -> None:
         with self._home.meta.write() as c:
             lease.check(c, self._held)
-            relations.set_state(c, relation_id, state, error)
+            relations.set_state(c, relation_id, state)
 
 
 def rate_limit(relation: RelationInfo) -> int | None:

@@ -58,11 +58,6 @@ def at_socket(peer: socket.socket) -> Caller:
 _current: ContextVar[Caller | None] = ContextVar("caller", default=None)
 
 
-def current_or_none() -> Caller | None:
-    """The command on whose behalf this thread works; None if it works for this program."""
-    return _current.get()
-
-
 def current() -> Caller:
     """On whose behalf this thread works."""
     return _current.get() or this_program()

@@ -36,8 +36,8 @@ class Kept:
     over: int
 
 
-def settle(c: Connection, connection: ConnectionInfo, oldest_epoch: int, now: float | None = None) -> Kept:
-    """Takes the claims of tables that failed too long ago, and says what the others need."""
+def enforce(c: Connection, connection: ConnectionInfo, oldest_epoch: int, now: float | None = None) -> Kept:
+    """Revokes the claims of tables that failed too long ago, and says what the others need."""
     now = time.time() if now is None else now
     keep_s = float(connection.options.get("retention.hours", RETENTION_S / 3600)) * 3600
     most = int(connection.options.get("changelog.max_bytes", 0))
@@ -49,7 +49,7 @@ def settle(c: Connection, connection: ConnectionInfo, oldest_epoch: int, now: fl
             failed_s = now - (relation.failed_at or now)
             expired = failed_s > max(keep_s, GRACE_S)
             if expired or (index < over and failed_s > GRACE_S):
-                _take(c, relation, f"{keep_s / 3600:g} h" if expired else f"changelog.max_bytes = {most}")
+                _revoke(c, relation, f"{keep_s / 3600:g} h" if expired else f"changelog.max_bytes = {most}")
                 continue
         needed = min(needed, index)
     return Kept(needed, keep_s, over)
@@ -79,6 +79,6 @@ def history_missing(relation: RelationInfo, limit: str = "") -> DataError:
     )
 
 
-def _take(c: Connection, relation: RelationInfo, limit: str) -> None:
+def _revoke(c: Connection, relation: RelationInfo, limit: str) -> None:
     log.error("table lost its claim to the changelog name=%s limit=%s", relation.name, limit)
     relations.set_state(c, relation.id, TableState.FAILED, history_missing(relation, limit))

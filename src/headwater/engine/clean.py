@@ -33,7 +33,7 @@ class Cleaner:
         with self.home.meta.write() as c:
             lease.check(c, self.held)
             epochs.thin(c, time.time() - config.HISTORY_S)
-            kept = {x.id: claims.settle(c, x, epochs.oldest(c)) for x in connections.all(c)}
+            kept = {x.id: claims.enforce(c, x, epochs.oldest(c)) for x in connections.all(c)}
             before = min(time.time() - min(RETIRED_KEPT_S, config.HISTORY_S), epochs.unread_since(c))
             retired = [*runs.remove_retired(c, before), *merged.remove_retired(c, before)]
         for path in retired:

@@ -43,7 +43,7 @@ COVER_REST_S = 1.0  # but a covered span becomes readable soon, however slow the
 # (relation, layout, index, app id, txn version) → the Delta version that holds the fold
 Merge = Callable[[RelationInfo, Layout, int, str, int], int]
 # (relation, spans) → the Delta version without the rows of these spans (or, where keys have no order, of any)
-Empty = Callable[[RelationInfo, list[Span]], int]
+Remove = Callable[[RelationInfo, list[Span]], int]
 # Commits to the relation's base without changing what it holds, or does nothing
 Rewrite = Callable[[RelationInfo], None]
 # (connection type, position, high) → the log has passed what a scan may have seen
@@ -53,12 +53,12 @@ Passed = Callable[[str, str, str], bool]
 class Committer:
     """Commits to bases, one commit per base at a time."""
 
-    def __init__(self, home: Home, held: Lease, passed: Passed, merge: Merge, empty: Empty) -> None:
+    def __init__(self, home: Home, held: Lease, passed: Passed, merge: Merge, remove: Remove) -> None:
         self._home = home
         self._held = held
         self._passed = passed
         self._merge = merge
-        self._empty = empty
+        self._remove = remove
         self._locks: defaultdict[int, threading.Lock] = defaultdict(threading.Lock)
         self._rest_until: dict[int, float] = {}
         self._untrusted: dict[int, bool] = {}  # relation → commits are to be taken back first; its checkpoint, too
@@ -282,7 +282,7 @@ class Committer:
         again = [Json.span(s) for s in intent.body["again"]]
         app_id = f"headwater-cover-{relation.id}"
         if again and base.transaction_commit(self._home.storage, relation.base_path, app_id, intent.id) is None:
-            version = self._empty(relation, again)
+            version = self._remove(relation, again)
         if files:
             version = base.add_files(self._home.storage, relation.base_path, files, app_id, intent.id)
             crash.here("cover.added")

@@ -17,7 +17,7 @@ from typing import TypeVar
 import sqlalchemy as sa
 
 from headwater.engine.counters import Counters
-from headwater.errors import DataError, FencedError, HeadwaterError, MachineError, Retry
+from headwater.errors import FencedError, HeadwaterError, MachineError, Retry, base_damaged
 
 FIRST_S = 0.5
 LAST_S = 60.0
@@ -123,11 +123,7 @@ def described(error: Exception) -> HeadwaterError:
             Retry.AUTO,
         )
     if "warehouse" in text and (any(mark in text for mark in MISSING_FILE) or "No such file" in text):
-        return DataError(
-            "data.base_damaged",
-            "a file of the base is missing: somebody removed it from outside",
-            "RESYNC TABLE reads it anew; let nothing else write to or VACUUM a base.",
-        )
+        return base_damaged("a file of the base is missing: somebody removed it from outside")
     if isinstance(error, sa.exc.DBAPIError | sa.exc.PendingRollbackError):
         return MachineError("meta.unreachable", f"meta does not answer: {first}", "Start its database.", Retry.AUTO)
     if isinstance(error, ConnectionError) or type(error).__module__.split(".")[0] in ("pyspark", "py4j"):

@@ -9,11 +9,11 @@ from __future__ import annotations
 import itertools
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextvars import copy_context
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from enum import StrEnum
-from typing import TypeVar
+from typing import Any, Self, TypeVar
 
 from headwater.engine.caller import Caller, current
 from headwater.errors import DefinitionError, QueryError
@@ -31,6 +31,14 @@ class Wanted:
     require_complete: bool = False
     timeout_s: float | None = None
     max_age_s: float | None = None
+
+    @classmethod
+    def of(cls, asked: Mapping[str, Any]) -> Self:
+        """What a request says, among other things; what it leaves out is not wanted."""
+        return cls(**{f.name: asked[f.name] for f in fields(cls) if f.name in asked})
+
+
+AS_IT_IS = Wanted()
 
 
 class Why(StrEnum):

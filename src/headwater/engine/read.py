@@ -244,7 +244,7 @@ class Reader:
             with pool(session, "folds"):
                 return fold.fold(session, self._home.storage, relation, layout, overlay, app_id, version, settings)
 
-    def empty(self, relation: RelationInfo, spans: list[Span]) -> int:
+    def remove(self, relation: RelationInfo, spans: list[Span]) -> int:
         """Takes the rows of spans that are read again out of the base; returns the Delta version."""
         return fold.remove(self._root(), self._home.storage, relation, spans)
 

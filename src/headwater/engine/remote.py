@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Protocol
 
+from headwater.engine.queries import AS_IT_IS, Wanted
 from headwater.engine.results import Result, Status, Verified
 from headwater.engine.wire import SOCKET, Message, answers, call
 from headwater.errors import MachineError
@@ -13,19 +15,8 @@ from headwater.errors import MachineError
 class Answering(Protocol):
     """What can be asked about a home, by its facade or through its server."""
 
-    def sql(
-        self,
-        text: str,
-        *,
-        require_complete: bool = False,
-        timeout_s: float | None = None,
-        max_age_s: float | None = None,
-    ) -> list[Result]:
-        """Runs the statements of a text in order.
-
-        `require_complete` refuses tables that are still being filled, `max_age_s` those that are further behind their
-        upstream; a query that takes longer than `timeout_s` is cancelled.
-        """
+    def ask(self, text: str, wanted: Wanted = AS_IT_IS) -> list[Result]:
+        """Runs the statements of a text in order; `wanted` is for the answers of its queries."""
         ...
 
     def verify(self, table: str | None = None) -> list[Verified]:
@@ -43,16 +34,8 @@ class Remote:
     def __init__(self, home: Path) -> None:
         self._path = home / SOCKET
 
-    def sql(
-        self,
-        text: str,
-        *,
-        require_complete: bool = False,
-        timeout_s: float | None = None,
-        max_age_s: float | None = None,
-    ) -> list[Result]:
-        wanted = {"require_complete": require_complete, "timeout_s": timeout_s, "max_age_s": max_age_s}
-        reply = call(self._path, {"do": "sql", "text": text, **wanted})
+    def ask(self, text: str, wanted: Wanted = AS_IT_IS) -> list[Result]:
+        reply = call(self._path, {"do": "sql", "text": text, **asdict(wanted)})
         tables = iter(reply.tables)
         return [Result.of(r, next(tables) if r["has_rows"] else None) for r in reply.value]
 
@@ -76,8 +59,7 @@ def answer(engine: Answering, request: Message) -> Message:
     asked = request.value
     match asked.get("do"):
         case "sql":
-            wanted = {k: asked[k] for k in ("require_complete", "timeout_s", "max_age_s") if asked.get(k)}
-            results = engine.sql(asked["text"], **wanted)
+            results = engine.ask(asked["text"], Wanted.of(asked))
             headers = [{**r.header(), "has_rows": r.rows is not None} for r in results]
             return Message(headers, tuple(r.rows for r in results if r.rows is not None))
         case "verify":

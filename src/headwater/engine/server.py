@@ -93,7 +93,7 @@ class Server:
         self._held = held
         permit.hand_over(self.home.path, held.fence)
         self.reader = Reader(self.home, self.session)
-        self.committer = Committer(self.home, held, passed, self.reader.merge, self.reader.empty)
+        self.committer = Committer(self.home, held, passed, self.reader.merge, self.reader.remove)
         self._guard = Guard(self.home, held)
         self.committer.recover()
         clean_start(self.home)

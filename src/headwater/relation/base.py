@@ -16,7 +16,7 @@ from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Tr
 from deltalake.exceptions import DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction
 
-from headwater.errors import DataError
+from headwater.errors import base_damaged
 from headwater.model import Column, DataFile, RelationInfo
 from headwater.relation import birth, commits
 from headwater.relation.schema import quoted
@@ -104,11 +104,7 @@ def few_files(storage: Storage, base_path: str, version: int) -> Few | None:
     few = _few_files(storage.url(base_path), version)
     for file in few.paths if few else ():
         if not storage.exists(f"{base_path}/{file}"):
-            raise DataError(
-                "data.base_damaged",
-                f"a file of the base {base_path} is missing: somebody removed it from outside",
-                "RESYNC TABLE reads it anew; let nothing else write to or VACUUM a base.",
-            )
+            raise base_damaged(f"a file of the base {base_path} is missing: somebody removed it from outside")
     return few
 
 
@@ -139,11 +135,7 @@ def add_files(storage: Storage, base_path: str, files: Sequence[DataFile], app_i
         return done
     for file in files:
         if not storage.exists(f"{base_path}/{file.path}"):
-            raise DataError(
-                "data.base_damaged",
-                f"a scanned file is missing next to the base {base_path}",
-                "RESYNC TABLE reads it anew.",
-            )
+            raise base_damaged(f"a scanned file is missing next to the base {base_path}")
     return _commit(storage, base_path, table, "append", files, app_id, version)
 
 
@@ -172,7 +164,7 @@ def _open(storage: Storage, base_path: str) -> DeltaTable:
     try:
         return DeltaTable(storage.url(base_path))
     except TableNotFoundError as e:
-        raise DataError("data.base_damaged", f"there is no base at {base_path}", "RESYNC TABLE reads it anew.") from e
+        raise base_damaged(f"there is no base at {base_path}") from e
 
 
 def _recorded_at(storage: Storage, base_path: str, version: int, app_id: str) -> int | None:

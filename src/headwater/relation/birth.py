@@ -12,24 +12,12 @@ import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from headwater.decode.values import decimal_size
+from deltalake import Schema
+
+from headwater.decode.values import arrow_schema
 from headwater.model import Column
 from headwater.storage import Storage
 
-_TYPES = {
-    "BOOLEAN": "boolean",
-    "TINYINT": "byte",
-    "SMALLINT": "short",
-    "INT": "integer",
-    "BIGINT": "long",
-    "FLOAT": "float",
-    "DOUBLE": "double",
-    "STRING": "string",
-    "BINARY": "binary",
-    "DATE": "date",
-    "TIMESTAMP": "timestamp",
-    "TIMESTAMP_NTZ": "timestamp_ntz",
-}
 ALWAYS = ("appendOnly", "invariants")  # what every writer of the first protocol with features must name
 
 
@@ -50,7 +38,7 @@ def write(storage: Storage, base_path: str, columns: Sequence[Column], propertie
             "metaData": {
                 "id": str(uuid.uuid4()),
                 "format": {"provider": "parquet", "options": {}},
-                "schemaString": json.dumps(schema(columns)),
+                "schemaString": Schema.from_arrow(arrow_schema(columns)).to_json(),
                 "partitionColumns": [],
                 "configuration": dict(properties),
                 "createdTime": now,
@@ -76,16 +64,3 @@ def protocol(columns: Sequence[Column], properties: Mapping[str, str]) -> dict[s
         "readerFeatures": features,
         "writerFeatures": [*features, *ALWAYS],
     }
-
-
-def schema(columns: Sequence[Column]) -> dict[str, Any]:
-    """The columns as Delta writes them down; all may be NULL."""
-    fields = [{"name": c.name, "type": _type(c.lake_type), "nullable": True, "metadata": {}} for c in columns]
-    return {"type": "struct", "fields": fields}
-
-
-def _type(lake: str) -> str | dict[str, Any]:
-    if lake.startswith("ARRAY<"):
-        return {"type": "array", "elementType": _type(lake[6:-1]), "containsNull": True}
-    size = decimal_size(lake)
-    return f"decimal({size[0]},{size[1]})" if size else _TYPES[lake]

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 from urllib.parse import unquote
 
-from headwater.errors import DataError
+from headwater.errors import base_damaged
 from headwater.storage import Storage
 
 LAST_CHECKPOINT = "_last_checkpoint"
@@ -39,15 +39,13 @@ def make_durable(storage: Storage, base_path: str, after: int, version: int) -> 
     beside = [
         f"{log}/{LAST_CHECKPOINT}",
         *(path.removesuffix("json") + "crc" for path in entries),
-        *(f"{log}/{name}" for name in _last_checkpoint(storage, base_path)),
+        *(f"{log}/{name}" for name in _checkpoint_files(storage, base_path)),
     ]
     needed = [*added, *entries, *(path for path in beside if storage.exists(path))]
     try:
         storage.sync([*needed, *(path for path in map(_checksum, needed) if storage.exists(path))])
     except FileNotFoundError as e:
-        raise DataError(
-            "data.base_damaged", f"a file of the base {base_path} is missing", "RESYNC TABLE reads it anew."
-        ) from e
+        raise base_damaged(f"a file of the base {base_path} is missing") from e
 
 
 def take_back(storage: Storage, base_path: str, version: int, *, checkpoint: bool = False) -> None:
@@ -78,7 +76,7 @@ def cut(storage: Storage, base_path: str, needed: int, before: float) -> int:
     """
     log = f"{base_path}/_delta_log"
     kept = last_checkpoint(storage, base_path)
-    if kept > needed or not all(storage.exists(f"{log}/{name}") for name in _last_checkpoint(storage, base_path)):
+    if kept > needed or not all(storage.exists(f"{log}/{name}") for name in _checkpoint_files(storage, base_path)):
         return 0
     versions = ((of, path) for path in storage.list(log) if (of := _version_of(path)) is not None)
     old = sorted((of, path) for of, path in versions if of < kept and storage.modified_at(path) < before)
@@ -106,7 +104,7 @@ def _added(storage: Storage, base_path: str, entries: list[str]) -> list[str]:
                 added.pop(action["remove"]["path"], None)
         for action in actions:
             if "add" in action:
-                added[action["add"]["path"]] = [unquote(action["add"]["path"]), *_vectors(action["add"])]
+                added[action["add"]["path"]] = [unquote(action["add"]["path"]), *_vector_files(action["add"])]
     return sorted({f"{base_path}/{name}" for names in added.values() for name in names})
 
 
@@ -115,7 +113,7 @@ def _actions(storage: Storage, entry: str) -> Iterator[dict[str, Any]]:
         yield from (json.loads(line) for line in file.read().splitlines() if line)
 
 
-def _vectors(add: dict[str, Any]) -> list[str]:
+def _vector_files(add: dict[str, Any]) -> list[str]:
     """The file of an added file's deletion vector, if it has one of its own.
 
     Its name is a prefix that is a folder, and a UUID in Z85. (Absolute paths are of tables that were cloned.)
@@ -130,7 +128,7 @@ def _vectors(add: dict[str, Any]) -> list[str]:
 
 
 def _z85(text: str) -> bytes:
-    """The bytes of a text in ZeroMQ's base 85."""
+    """The bytes of a text in ZeroMQ's base 85, which Python's `base64` knows from 3.13 on."""
     words = []
     for start in range(0, len(text), 5):
         word = 0
@@ -140,7 +138,7 @@ def _z85(text: str) -> bytes:
     return b"".join(words)
 
 
-def _last_checkpoint(storage: Storage, base_path: str) -> list[str]:
+def _checkpoint_files(storage: Storage, base_path: str) -> list[str]:
     """The names of the last checkpoint's files: its writer says so in a file of its own."""
     path = f"{base_path}/_delta_log/{LAST_CHECKPOINT}"
     if not storage.exists(path):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from headwater.engine.home import Home
-from headwater.engine.queries import Running, Wanted
+from headwater.engine.queries import AS_IT_IS, Running, Wanted
 from headwater.engine.read import Reader
 from headwater.engine.results import Result
 from headwater.errors import DefinitionError
@@ -41,21 +41,14 @@ class Executor:
         self._fold = fold
         self._changed = changed
 
-    def run(
-        self,
-        text: str,
-        *,
-        require_complete: bool = False,
-        timeout_s: float | None = None,
-        max_age_s: float | None = None,
-    ) -> list[Result]:
+    def run(self, text: str, wanted: Wanted = AS_IT_IS) -> list[Result]:
         """The results of all statements of a text; the first error ends it, what came before it stands."""
         results: list[Result] = []
         for step in steps(parse(text)):
-            results += self.carry_out(step, Wanted(require_complete, timeout_s, max_age_s))
+            results += self.carry_out(step, wanted)
         return results
 
-    def carry_out(self, step: Step, wanted: Wanted = Wanted()) -> list[Result]:  # noqa: B008
+    def carry_out(self, step: Step, wanted: Wanted = AS_IT_IS) -> list[Result]:
         """The results of one step: a statement, or a block, of which all or nothing is made."""
         if step.block:
             return self._define_together(step.statements)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import pyarrow as pa
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame
 
 from headwater.engine.freshness import worth_saying
 from headwater.engine.queries import Running, Wanted
@@ -29,7 +27,7 @@ def run_query(reader: Reader, query: Query, running: Running, wanted: Wanted, pr
             )
         try:
             frame = plan(at.session.sql(prefix + query.with_views(tuple(views))))
-            rows = _collected(frame)
+            rows = frame.toArrow()
         except (PySparkException, Py4JError) as e:  # a job that fails while it runs comes as the second
             raise refusal(e, query, prefix) from e
         types = tuple(f.dataType.simpleString().upper() for f in frame.schema.fields)
@@ -44,8 +42,3 @@ def _refuse_old(behind: list[Behind], max_age_s: float | None) -> None:
             "; ".join(str(b) for b in old),
             "See `headwater status` for the reason; ask without --max-age (max_age_s) to get the answer as it is.",
         )
-
-
-def _collected(frame: DataFrame) -> pa.Table:
-    """The answer itself, which the user asked to see. Names may repeat, so columns go by place."""
-    return frame.toArrow()

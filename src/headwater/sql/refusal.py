@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import re
 
-from headwater.errors import DataError, DefinitionError, HeadwaterError, MachineError, SqlError
+from headwater.engine.failures import MISSING_FILE
+from headwater.errors import DefinitionError, HeadwaterError, MachineError, SqlError, base_damaged
 from headwater.sql.statements import Query
 from headwater.sql.tokens import hide_passwords
 
-# how Spark and Delta say that a file which the log names is not there
-_MISSING_FILE = ("FILE_NOT_EXIST", "DELTA_FILE_NOT_FOUND", "FileNotFoundException", "FILE_NOT_FOUND")
 _CODED = re.compile(r"\[[A-Z][A-Z0-9_.]+\] .*?(?=\n\s*at |\nCaused by|\n\tat |\Z)", re.DOTALL)
 _CAUSE = re.compile(r"Caused by: [\w.$]+: ([^\n]+)")
 _PLAN = re.compile(r"^(?:'|\+-|== SQL|Search path:).*", re.DOTALL | re.MULTILINE)
@@ -31,12 +30,8 @@ MAX_MESSAGE = 1_000
 def refusal(error: Exception, query: Query, prefix: str = "") -> HeadwaterError:
     """The error for what Spark said of a query; `prefix` is what stood before the query's own text."""
     text = str(error).split("JVM stacktrace:")[0].strip()
-    if any(mark in text for mark in _MISSING_FILE):
-        return DataError(
-            "data.base_damaged",
-            "a file of a base is missing: somebody removed it from outside",
-            "RESYNC TABLE reads it anew; let nothing else write to or VACUUM a base.",
-        )
+    if any(mark in text for mark in MISSING_FILE):
+        return base_damaged("a file of a base is missing: somebody removed it from outside")
     coded = _CODED.search(text)
     if coded is None:
         causes = _CAUSE.findall(text)

@@ -10,32 +10,11 @@ import pyarrow as pa
 from headwater.decode.column import NO_VALUE
 from headwater.decode.kernels import ALL_WELL
 from headwater.decode.layout import Layout, Piece, buffers, damaged
-from headwater.decode.mysql import codes, kernels_rows
+from headwater.decode.mysql import kernels_rows
 from headwater.decode.mysql.kernels_rows import VARIES
 from headwater.errors import DataError
 from headwater.model import LogColumn, Op
-
-_FIXED = {
-    codes.TINY: 1,
-    codes.SHORT: 2,
-    codes.INT24: 3,
-    codes.LONG: 4,
-    codes.LONGLONG: 8,
-    codes.FLOAT: 4,
-    codes.DOUBLE: 8,
-    codes.YEAR: 1,
-    codes.DATE: 3,
-    codes.NEWDATE: 3,
-    codes.OLD_TIME: 3,
-    codes.OLD_DATETIME: 8,
-    codes.OLD_TIMESTAMP: 4,
-}
-_WHOLE_SECONDS = {codes.TIME: 3, codes.DATETIME: 5, codes.TIMESTAMP: 4}
-_PREFIX_IN_METADATA = {
-    *(codes.TINY_BLOB, codes.MEDIUM_BLOB, codes.LONG_BLOB, codes.BLOB),
-    *(codes.JSON, codes.GEOMETRY, codes.VECTOR, codes.BLOB_COMPRESSED),
-}
-_SHORT_STRING = 255  # the longest column whose lengths take one byte
+from headwater.source.mysql import codes
 
 
 def lay_out(batch: pa.RecordBatch, layout: Layout) -> Piece:
@@ -61,26 +40,15 @@ def lay_out(batch: pa.RecordBatch, layout: Layout) -> Piece:
 
 def form(column: LogColumn) -> tuple[int, int]:
     """Size of a column's values in an image, and how many bytes before each tell it if the size is VARIES."""
-    code, modifier = column.type_oid, column.modifier
-    if code in _FIXED:
-        return _FIXED[code], 0
-    if code in _WHOLE_SECONDS:
-        return _WHOLE_SECONDS[code] + (modifier + 1) // 2, 0
-    if code == codes.DECIMAL:
-        return codes.decimal_bytes(modifier >> 8, modifier & 0xFF), 0
-    if code == codes.BIT:
-        return (modifier >> 8) + (modifier & 0xFF > 0), 0
-    if code in (codes.ENUM, codes.SET):
-        return modifier, 0
-    if code in _PREFIX_IN_METADATA:
-        return VARIES, modifier
-    if code in (codes.VARCHAR, codes.VAR_STRING, codes.STRING, codes.VARCHAR_COMPRESSED):
-        return VARIES, 1 if modifier <= _SHORT_STRING else 2
-    raise DataError(
-        "data.log_damaged",
-        f"column {column.name} has the binlog type {code}, which no known server writes",
-        "Report it with the upstream's version.",
-    )
+    size = codes.value_size(column.type_oid, column.modifier)
+    if size is None:
+        raise DataError(
+            "data.log_damaged",
+            f"column {column.name} has the binlog type {column.type_oid}, which no known server writes",
+            "Report it with the upstream's version.",
+        )
+    own, length = size
+    return (VARIES if length else own), length
 
 
 def _numbers(values: Any) -> Any:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from headwater.decode.mysql import codes
 from headwater.decode.mysql.types import (
     BINARIES,
     GEOMETRIES,
@@ -17,10 +16,9 @@ from headwater.decode.mysql.types import (
 )
 from headwater.decode.values import MAX_PRECISION
 from headwater.model import Column, LogColumn, SchemaVersion, UpstreamType
+from headwater.source.mysql import codes
+from headwater.source.mysql.codepoints import EVERY_CHARACTER, bytes_of_character
 
-_INTEGER_NAMES = {1: "tinyint", 2: "smallint", 9: "mediumint", 3: "int", 8: "bigint"}
-_STRINGS = frozenset({codes.STRING, codes.VAR_STRING, codes.VARCHAR, codes.VARCHAR_COMPRESSED})
-_BLOBS = frozenset({codes.TINY_BLOB, codes.BLOB, codes.MEDIUM_BLOB, codes.LONG_BLOB, codes.BLOB_COMPRESSED})
 # Other types that the log writes in one form only, or in an old and a new one that mean the same
 _SAME = {
     "year": {codes.YEAR},
@@ -37,13 +35,7 @@ _CLOCKS = {
     "timestamp": {codes.TIMESTAMP, codes.OLD_TIMESTAMP},
     "time": {codes.TIME, codes.OLD_TIME},
 }
-_EVERY_CHARACTER = frozenset({"utf8mb4", "utf16", "utf16le", "utf32", "gb18030"})
-_BASIC_PLANE = frozenset({"utf8mb3", "ucs2"})  # they hold all of a charset that is not of the former
-_BYTES_OF_CHARACTER = {
-    **dict.fromkeys(_EVERY_CHARACTER, 4),
-    **dict.fromkeys(("utf8mb3", "ujis", "eucjpms"), 3),
-    **dict.fromkeys(("ucs2", "big5", "cp932", "euckr", "gb2312", "gbk", "sjis"), 2),
-}
+_BASIC_PLANE = frozenset({"utf8mb3", "ucs2"})  # they hold all of a charset that has not every character
 _BLOB_SIZE = {"tiny": 1, "": 2, "medium": 3, "long": 4}  # bytes that tell a value's length
 
 
@@ -79,7 +71,7 @@ def as_written(upstream: UpstreamType, written: LogColumn) -> UpstreamType | Non
 
 
 def _integer(old: UpstreamType, new: UpstreamType) -> UpstreamType | None:
-    name = _INTEGER_NAMES.get(new.oid)
+    name = codes.INTEGER_NAMES.get(new.oid)
     if name is None:
         return None
     new = replace(new, name=name, length=old.length if name == old.name else None)
@@ -125,9 +117,9 @@ def _labels(old: UpstreamType, new: UpstreamType) -> UpstreamType | None:
 
 def _holds(new: str, old: str) -> bool:
     """Whether text keeps its characters from one charset to the other."""
-    if new == old or (new in _EVERY_CHARACTER and old != "binary"):
+    if new == old or (new in EVERY_CHARACTER and old != "binary"):
         return True
-    return (new in _BASIC_PLANE and old not in _EVERY_CHARACTER and old != "binary") or (
+    return (new in _BASIC_PLANE and old not in EVERY_CHARACTER and old != "binary") or (
         old == "ascii" and new != "binary"
     )
 
@@ -135,11 +127,11 @@ def _holds(new: str, old: str) -> bool:
 def _fits(old: UpstreamType, new: UpstreamType) -> bool:
     """Whether a string column still has room for every value, and gives it back as it was."""
     fixed = old.name in ("char", "binary")
-    if new.oid in _BLOBS:
+    if new.oid in codes.BLOBS:
         return new.modifier >= _length_bytes(old)
-    if new.oid not in _STRINGS or old.name.endswith(("text", "blob")):
+    if new.oid not in codes.STRINGS or old.name.endswith(("text", "blob")):
         return False
-    length = new.modifier // _BYTES_OF_CHARACTER.get(new.charset, 1)
+    length = new.modifier // bytes_of_character(new.charset)
     if new.oid == codes.STRING:
         if not fixed:
             return False  # what ends in blanks or zero bytes would lose them
@@ -153,7 +145,7 @@ def _length_bytes(old: UpstreamType) -> int:
     for ending in ("text", "blob"):
         if old.name.endswith(ending):
             return _BLOB_SIZE[old.name.removesuffix(ending)]
-    most = (old.length or 0) * _BYTES_OF_CHARACTER.get(old.charset, 1)
+    most = (old.length or 0) * bytes_of_character(old.charset)
     return (most.bit_length() + 7) // 8
 
 

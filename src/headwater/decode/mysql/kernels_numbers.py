@@ -16,7 +16,6 @@ _MINUS, _DOT, _ZERO = 45, 46, 48
 _WORD_DIGITS, _WORD_BYTES = 9, 4
 _DIGIT_BYTES = np.array([0, 1, 1, 2, 2, 3, 3, 4, 4], dtype=np.int64)  # bytes of so many digits
 _POWERS = np.array([10**n for n in range(20)], dtype=np.uint64)
-_WORD_LIMIT = 18  # a number of so many digits fits a 64-bit word
 
 
 @kernel(types.void(BYTES, PLACES, PLACES, types.uint64[::1], MARKS))

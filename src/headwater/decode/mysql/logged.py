@@ -11,7 +11,7 @@ import pyarrow as pa
 from headwater.decode import kernels_number
 from headwater.decode.column import Decoded, column, offsets_of, well
 from headwater.decode.kernels import KEPT, NULL, UNKEPT
-from headwater.decode.mysql import codes, kernels_numbers, kernels_times, texts
+from headwater.decode.mysql import kernels_numbers, kernels_times, texts
 from headwater.decode.mysql.charsets import decode_charset
 from headwater.decode.mysql.compressed import expand
 from headwater.decode.mysql.json import decode_json
@@ -20,6 +20,7 @@ from headwater.decode.text import exact_floats
 from headwater.decode.values import MAX_PRECISION, arrow_type, decimal_size
 from headwater.errors import DataError
 from headwater.model import UpstreamType
+from headwater.source.mysql import codes
 from headwater.source.mysql.codepoints import REPLACEMENT, is_tabled
 
 _INTEGERS = {"TINYINT": np.int8, "SMALLINT": np.int16, "INT": np.int32, "BIGINT": np.int64}

@@ -39,7 +39,7 @@ UNKNOWN = "it was altered in a way that we do not understand"
 
 
 class Touches(StrEnum):
-    """What a change may concern."""
+    """What an alteration may concern."""
 
     ROWS = "rows"  # any row
     KEY = "key"  # the primary key is another one, or gone
@@ -60,8 +60,8 @@ class Only:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
-    """A clause's effect; `reason` in words where it touches rows whatever a relation takes of the table."""
+class Alteration:
+    """What a clause does to its table; `reason` in words where it touches rows whatever a relation takes of it."""
 
     touches: Touches
     name: str = ""
@@ -71,7 +71,7 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Other:
+class OtherTable:
     """Another table that a clause touches."""
 
     schema: str
@@ -79,8 +79,8 @@ class Other:
     reason: str
 
 
-def changes(words: Words) -> Iterator[Change | Other]:
-    """The effects of all clauses behind the table's name."""
+def alterations(words: Words) -> Iterator[Alteration | OtherTable]:
+    """What the clauses behind the table's name alter, here and in other tables."""
     for item in words.items():
         first, second = item.peek(), item.peek(1)
         takes_rest = second == "PARTITION" or (first, second) in (("ORDER", "BY"), ("PARTITION", "BY"))
@@ -89,7 +89,7 @@ def changes(words: Words) -> Iterator[Change | Other]:
             return
 
 
-def _clause(words: Words) -> Iterator[Change | Other]:
+def _clause(words: Words) -> Iterator[Alteration | OtherTable]:
     match words.peek(), words.peek(1):
         case (("PARTITION" | "ORDER"), "BY"):
             return
@@ -116,28 +116,28 @@ def _clause(words: Words) -> Iterator[Change | Other]:
             yield from _options(words)
 
 
-def _partitions(words: Words) -> Iterator[Change | Other]:
+def _partitions(words: Words) -> Iterator[Alteration | OtherTable]:
     verb, what = words.take_word(), words.take_word()
-    yield Change(Touches.ROWS, reason=f"its partitions changed: {verb} {what}")
+    yield Alteration(Touches.ROWS, reason=f"its partitions changed: {verb} {what}")
     if verb in ("EXCHANGE", "CONVERT") and (what == "TABLE" or words.pass_to("TABLE")):
         name = words.take_name()
         reason = f"it changed place with a partition: {verb} PARTITION"
-        yield Other(*(name or ("", "")), reason)
+        yield OtherTable(*(name or ("", "")), reason)
 
 
-def _add(words: Words) -> Iterator[Change]:
+def _add(words: Words) -> Iterator[Alteration]:
     """A column, several, an index or a constraint."""
     if words.peek() == "PARTITION":
         return
     if (words.peek(), words.peek(1)) in (("SYSTEM", "VERSIONING"), ("PERIOD", "FOR")):
-        yield Change(Touches.ROWS, reason="its rows have versions now: SYSTEM VERSIONING")
+        yield Alteration(Touches.ROWS, reason="its rows have versions now: SYSTEM VERSIONING")
         return
     if words.take_any("CONSTRAINT"):
         words.take_exists()
         if words.peek() not in ("PRIMARY", "FOREIGN", *_INDEXES):
             words.take_part()
     if words.peek() == "PRIMARY":
-        yield Change(Touches.KEY)
+        yield Alteration(Touches.KEY)
     elif words.peek() == "FOREIGN":
         yield from _cascades(words)
     elif words.peek() not in _INDEXES and (words.peek(), words.peek(1)) != ("VECTOR", "INDEX"):
@@ -150,95 +150,95 @@ def _add(words: Words) -> Iterator[Change]:
         yield from _only_if(there, words, _add_column(words))
 
 
-def _add_column(words: Words) -> Iterator[Change]:
-    yield Change(Touches.NAME, words.take_part() or "")
+def _add_column(words: Words) -> Iterator[Alteration]:
+    yield Alteration(Touches.NAME, words.take_part() or "")
     yield from _inline(words)
 
 
-def _only_if(there: bool | None, words: Words, made: Iterator[Change]) -> Iterator[Change]:
+def _only_if(there: bool | None, words: Words, made: Iterator[Alteration]) -> Iterator[Alteration]:
     """The changes of a clause whose column comes next, with the condition that it said."""
     only = None if there is None else Only(words.peek_part(), there)
     return (replace(c, only=only) for c in made) if only else made
 
 
-def _drop(words: Words) -> Iterator[Change]:
+def _drop(words: Words) -> Iterator[Alteration]:
     match words.peek(), words.peek(1):
         case "PRIMARY", _:
-            yield Change(Touches.KEY)
+            yield Alteration(Touches.KEY)
         case (("FOREIGN" | "CHECK"), _):
             return
         case (("INDEX" | "KEY" | "CONSTRAINT"), _):
             words.take_word()
             words.take_exists()
             name = words.take_part() or ""
-            yield Change(Touches.KEY if name.upper() == "PRIMARY" else Touches.INDEX)
+            yield Alteration(Touches.KEY if name.upper() == "PRIMARY" else Touches.INDEX)
         case ("SYSTEM", "VERSIONING") | ("PERIOD", "FOR"):
-            yield Change(Touches.ROWS, reason="its rows have no versions any more: SYSTEM VERSIONING")
+            yield Alteration(Touches.ROWS, reason="its rows have no versions any more: SYSTEM VERSIONING")
         case _:
             words.take_any("COLUMN")
             there = words.take_exists()
-            yield from _only_if(there, words, iter([Change(Touches.DROP, words.peek_part())]))
+            yield from _only_if(there, words, iter([Alteration(Touches.DROP, words.peek_part())]))
 
 
-def _redefine(words: Words, *, renames: bool) -> Iterator[Change]:
+def _redefine(words: Words, *, renames: bool) -> Iterator[Alteration]:
     words.take_any("COLUMN")
     yield from _only_if(words.take_exists(), words, _redefined(words, renames=renames))
 
 
-def _redefined(words: Words, *, renames: bool) -> Iterator[Change]:
+def _redefined(words: Words, *, renames: bool) -> Iterator[Alteration]:
     old = words.take_part() or ""
     new = (words.take_part() or "") if renames else old
     if new != old:
-        yield Change(Touches.NAME, old)
-        yield Change(Touches.NAME, new)
+        yield Alteration(Touches.NAME, old)
+        yield Alteration(Touches.NAME, new)
     yield from _inline(words)
-    yield Change(Touches.TYPE, new, definition=read_definition(words))
+    yield Alteration(Touches.TYPE, new, definition=read_definition(words))
 
 
-def _rename(words: Words) -> Iterator[Change | Other]:
+def _rename(words: Words) -> Iterator[Alteration | OtherTable]:
     if words.take_any("INDEX", "KEY"):
         return
     if words.take_any("COLUMN"):
         yield from _only_if(words.take_exists(), words, _renamed(words))
         return
     words.take_any("TO", "AS", "=")
-    yield Change(Touches.ROWS, reason="it was renamed")
-    yield Other(*(words.take_name() or ("", "")), "another table was renamed to its name")
+    yield Alteration(Touches.ROWS, reason="it was renamed")
+    yield OtherTable(*(words.take_name() or ("", "")), "another table was renamed to its name")
 
 
-def _renamed(words: Words) -> Iterator[Change]:
-    yield Change(Touches.NAME, words.take_part() or "")
+def _renamed(words: Words) -> Iterator[Alteration]:
+    yield Alteration(Touches.NAME, words.take_part() or "")
     words.take_any("TO", "AS")
-    yield Change(Touches.NAME, words.take_part() or "")
+    yield Alteration(Touches.NAME, words.take_part() or "")
 
 
-def _convert(words: Words) -> Iterator[Change]:
+def _convert(words: Words) -> Iterator[Alteration]:
     words.take_all("CONVERT", "TO")
     words.take_all("CHARACTER", "SET") or words.take_any("CHARSET", "=")
     words.take_any("=")
-    yield Change(Touches.TEXTS, (words.take_part() or "").lower())
+    yield Alteration(Touches.TEXTS, (words.take_part() or "").lower())
     yield from _options(words)
 
 
-def _inline(words: Words) -> Iterator[Change]:
+def _inline(words: Words) -> Iterator[Alteration]:
     """What a column's definition says of keys; KEY alone is the primary one."""
     said = words.outside()
     if "PARTITION" in said:
         said = said[: said.index("PARTITION")]  # what follows is not of the column
     if any(w == "PRIMARY" or (w == "KEY" and said[i - 1 : i] != ["UNIQUE"]) for i, w in enumerate(said)):
-        yield Change(Touches.KEY)
+        yield Alteration(Touches.KEY)
     yield from _cascades(words)
 
 
-def _cascades(words: Words) -> Iterator[Change]:
+def _cascades(words: Words) -> Iterator[Alteration]:
     said = " ".join(words.outside())
     for event in ("DELETE", "UPDATE"):
         for action in ("CASCADE", "SET NULL", "SET DEFAULT"):
             if f"ON {event} {action}" in said:
-                yield Change(Touches.CASCADE, reason=f"ON {event} {action}")
+                yield Alteration(Touches.CASCADE, reason=f"ON {event} {action}")
 
 
-def _options(words: Words) -> Iterator[Change]:
+def _options(words: Words) -> Iterator[Alteration]:
     """Options of the table, with or without commas between them."""
     while words.more:
         if any(words.take_all(*inert) for inert in _INERT_WORDS):
@@ -257,7 +257,7 @@ def _options(words: Words) -> Iterator[Change]:
             continue
         value = words.take_value()
         if option == "ENGINE" and value.upper() != "INNODB":
-            yield Change(Touches.ROWS, reason=f"it moved to the engine {value}")
+            yield Alteration(Touches.ROWS, reason=f"it moved to the engine {value}")
         elif option != "ENGINE" and option not in _INERT_OPTIONS:
-            yield Change(Touches.ROWS, reason=UNKNOWN)
+            yield Alteration(Touches.ROWS, reason=UNKNOWN)
             return

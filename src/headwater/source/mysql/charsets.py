@@ -17,17 +17,6 @@ _RANGES = {
     range(640, 672): "ucs2", range(672, 736): "utf16", range(736, 768): "utf32",
 }  # fmt: skip
 
-_BYTES_OF_CHARACTER = {
-    **dict.fromkeys(("utf8mb4", "utf16", "utf16le", "utf32", "gb18030"), 4),
-    **dict.fromkeys(("utf8mb3", "ujis", "eucjpms"), 3),
-    **dict.fromkeys(("ucs2", "big5", "cp932", "euckr", "gb2312", "gbk", "sjis"), 2),
-}
-
-
-def bytes_of_character(charset: str) -> int:
-    """How many bytes the servers reserve for a character: the log tells lengths of columns in bytes."""
-    return _BYTES_OF_CHARACTER.get(charset, 1)
-
 
 def collation_name(name: str) -> str:
     """A collation or a charset by the name that newer servers have for it."""

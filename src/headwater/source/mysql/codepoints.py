@@ -23,6 +23,12 @@ CODECS = {
     "gb18030": "gb18030",
 }
 SWAPPED = {"gb18030": {0xE7C7: 0x1E3F, 0x1E3F: 0xE7C7}}  # the server has the standard's second edition
+EVERY_CHARACTER = frozenset({"utf8mb4", "utf16", "utf16le", "utf32", "gb18030"})  # that Unicode has
+_BYTES_OF_CHARACTER = {
+    **dict.fromkeys(EVERY_CHARACTER, 4),
+    **dict.fromkeys(("utf8mb3", "ujis", "eucjpms"), 3),
+    **dict.fromkeys(("ucs2", "big5", "cp932", "euckr", "gb2312", "gbk", "sjis"), 2),
+}
 REPLACEMENT = "\ufffd"
 _NONE = REPLACEMENT  # in the runs below: no character
 # Charsets of one byte: Python's codec, and runs of characters that the server has in other places.
@@ -139,6 +145,11 @@ _TRIPLE = 0x8F  # in EUC-JP it begins a character of three bytes
 def knows(charset: str) -> bool:
     """Whether text of this charset can be read."""
     return charset in UTF8 or is_tabled(charset) or charset in CODECS
+
+
+def bytes_of_character(charset: str) -> int:
+    """How many bytes the servers reserve for a character: the log tells lengths of columns in bytes."""
+    return _BYTES_OF_CHARACTER.get(charset, 1)
 
 
 def is_tabled(charset: str) -> bool:

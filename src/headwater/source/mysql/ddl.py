@@ -8,7 +8,7 @@ from enum import StrEnum
 from itertools import pairwise
 
 from headwater.source.mysql import alter
-from headwater.source.mysql.alter import Change, Other, Touches
+from headwater.source.mysql.alter import Alteration, OtherTable, Touches
 from headwater.source.mysql.lexer import Kind, tokens
 from headwater.source.mysql.statement import STRICT, Statement
 from headwater.source.mysql.words import Words
@@ -37,7 +37,7 @@ class Does(StrEnum):
 
     TRUNCATE = "truncate"  # it is empty now
     BREAK = "break"  # its rows changed in a way that no rows event tells
-    ALTER = "alter"  # its description may have changed; `changes` say what may have happened to its rows
+    ALTER = "alter"  # its description may have changed; `alterations` say what may have happened to its rows
     BREAK_SCHEMA = "break schema"  # BREAK for all of a schema's tables; `table` is empty
     BREAK_ALL = "break all"  # BREAK for any table of a database that the statement touched
 
@@ -50,7 +50,7 @@ class Effect:
     schema: str = ""
     table: str = ""
     reason: str = ""
-    changes: tuple[Change, ...] = ()
+    alterations: tuple[Alteration, ...] = ()
 
 
 def effects(statement: Statement) -> list[Effect]:
@@ -99,9 +99,9 @@ def _skip_settings(words: Words) -> list[str]:
     return said[: said.index("FOR")] if "FOR" in said else said
 
 
-def _named(does: Does, name: tuple[str, str] | None, reason: str = "", *changes: Change) -> Effect:
+def _named(does: Does, name: tuple[str, str] | None, reason: str = "", *alterations: Alteration) -> Effect:
     """An effect on the table of a name, or on any table if the name could not be read."""
-    return Effect(does, *name, reason, changes) if name and name[1] else Effect(Does.BREAK_ALL, reason=UNREADABLE)
+    return Effect(does, *name, reason, alterations) if name and name[1] else Effect(Does.BREAK_ALL, reason=UNREADABLE)
 
 
 def _writes(verb: str) -> Effect:
@@ -125,7 +125,7 @@ def _drop(words: Words) -> Iterator[Effect]:
         words.take_exists()
         primary = (words.take_part() or "").upper() == "PRIMARY"
         words.pass_to("ON")
-        yield _named(Does.ALTER, words.take_name(), "", Change(Touches.KEY if primary else Touches.INDEX))
+        yield _named(Does.ALTER, words.take_name(), "", Alteration(Touches.KEY if primary else Touches.INDEX))
     elif words.take_any("TABLE", "TABLES"):
         words.take_exists()
         for item in words.items():
@@ -152,7 +152,7 @@ def _create(words: Words) -> Iterator[Effect]:
     words.take_any("UNIQUE", "FULLTEXT", "VECTOR") or (words.peek(1) == "INDEX" and words.take_any("SPATIAL"))
     if words.take_any("INDEX"):
         words.pass_to("ON")
-        yield _named(Does.ALTER, words.take_name(), "", *([Change(Touches.INDEX)] if replaces else []))
+        yield _named(Does.ALTER, words.take_name(), "", *([Alteration(Touches.INDEX)] if replaces else []))
         return
     if words.peek() in (*_OTHER_OBJECTS, "DATABASE", "SCHEMA"):
         return
@@ -190,12 +190,12 @@ def _alter(words: Words) -> Iterator[Effect]:
     words.take_exists()
     name = words.take_name()
     words.take_patience()
-    found = list(alter.changes(words))
+    found = list(alter.alterations(words))
     if ignores:
-        found.append(Change(Touches.ROWS, reason="ALTER IGNORE may remove rows and change values"))
-    yield _named(Does.ALTER, name, "", *(c for c in found if isinstance(c, Change)))
+        found.append(Alteration(Touches.ROWS, reason="ALTER IGNORE may remove rows and change values"))
+    yield _named(Does.ALTER, name, "", *(c for c in found if isinstance(c, Alteration)))
     for other in found:
-        if isinstance(other, Other):
+        if isinstance(other, OtherTable):
             yield _named(Does.BREAK, (other.schema, other.table), other.reason)
 
 

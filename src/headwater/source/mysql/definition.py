@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from headwater.model import LogColumn, UpstreamType
-from headwater.source.mysql import tablemap as t
-from headwater.source.mysql.charsets import bytes_of_character, collation_name
+from headwater.source.mysql import codes
+from headwater.source.mysql.charsets import collation_name
+from headwater.source.mysql.codepoints import bytes_of_character
 from headwater.source.mysql.lexer import Kind, Token
+from headwater.source.mysql.types import WITH_CHARSET
 from headwater.source.mysql.words import Words
 
 _SAME_TYPE = {"INTEGER": "int", "DEC": "decimal", "NUMERIC": "decimal", "FIXED": "decimal"}
@@ -18,11 +20,9 @@ _EXACT = frozenset({"float", "double", "bit", "year", "date", "json", "uuid", "i
 _LONGER = frozenset({"char", "varchar", "varbinary"})  # may get longer
 _ROOM = {"tinytext": 1, "text": 2, "mediumtext": 3, "longtext": 4, "tinyblob": 1, "blob": 2, "mediumblob": 3}
 _ROOM |= {"longblob": 4}  # bytes that tell a value's length
-_TEXTS = frozenset({"char", "varchar", "tinytext", "text", "mediumtext", "longtext", "enum", "set"})
 _DEFAULT_SIZE = {"decimal": (10, 0), "char": (1,), "binary": (1,), "bit": (1,)}
 _DEFAULT_SIZE |= dict.fromkeys(_CLOCKS, (0,))
 _WITHOUT_SIZE = _WHOLE.keys() | {"float", "double", "year", "date", "json", "uuid", "inet4", "inet6"}
-_LOGGED_WHOLE = {t.TINY: "tinyint", t.SHORT: "smallint", t.INT24: "mediumint", t.LONG: "int", t.LONGLONG: "bigint"}
 _INERT = frozenset({"VISIBLE", "INVISIBLE", "FIRST", "SIGNED", "ENFORCED", "UNIQUE"})
 
 
@@ -154,26 +154,26 @@ def type_of(upstream: UpstreamType) -> Type:
 
 def as_logged(type: Type, column: LogColumn) -> Type:
     """The type as the log described it last: it may have grown since the relation was defined."""
-    if type.name in _LONGER and column.type_oid in (t.VARCHAR, t.VAR_STRING, t.STRING):
+    if type.name in _LONGER and column.type_oid in (codes.VARCHAR, codes.VAR_STRING, codes.STRING):
         return replace(type, size=(column.modifier // bytes_of_character(column.charset),), charset=column.charset)
-    if type.name in _ROOM and column.type_oid == t.BLOB:
+    if type.name in _ROOM and column.type_oid == codes.BLOB:
         return replace(type, size=(column.modifier,), charset=column.charset)
     if type.name in ("enum", "set") and column.labels:
         return replace(type, labels=column.labels)
-    if type.name in _WHOLE and column.type_oid in _LOGGED_WHOLE:
-        return replace(type, name=_LOGGED_WHOLE[column.type_oid], unsigned=column.unsigned)
-    if type.name == "decimal" and column.type_oid == t.NEWDECIMAL:
+    if type.name in _WHOLE and column.type_oid in codes.INTEGER_NAMES:
+        return replace(type, name=codes.INTEGER_NAMES[column.type_oid], unsigned=column.unsigned)
+    if type.name == "decimal" and column.type_oid == codes.DECIMAL:
         return replace(type, size=divmod(column.modifier, 256), unsigned=column.unsigned)
-    if type.name == "float" and column.type_oid == t.DOUBLE:
+    if type.name == "float" and column.type_oid == codes.DOUBLE:
         return replace(type, name="double")
-    if type.name in _CLOCKS and column.type_oid in (t.TIME2, t.DATETIME2, t.TIMESTAMP2):
+    if type.name in _CLOCKS and column.type_oid in codes.WHOLE_SECONDS:
         return replace(type, size=(column.modifier,))
     return type
 
 
 def takes_all(old: Type, new: Type) -> bool:
     """Whether a column of the new type certainly has every value that it had, for a session that is strict."""
-    if new.charset and (old.name not in _TEXTS or new.charset != old.charset):
+    if new.charset and (old.name not in WITH_CHARSET or new.charset != old.charset):
         return False
     if old.name in _ROOM:
         same_kind = new.name in _ROOM and old.name[-4:] == new.name[-4:]

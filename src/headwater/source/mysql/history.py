@@ -8,7 +8,6 @@ restart knows them.
 from __future__ import annotations
 
 import json
-import re
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
@@ -16,25 +15,35 @@ from dataclasses import dataclass, replace
 from headwater.errors import HeadwaterError, Retry
 from headwater.model import LogColumn
 from headwater.source.frames import Memory
-from headwater.source.mysql import tablemap as t
-from headwater.source.mysql.tablemap import TableMap, shape
+from headwater.source.mysql import codes
+from headwater.source.mysql.tablemap import TEXTUAL, TableMap, shape
+from headwater.source.mysql.types import labels
 
 MEND = "SET GLOBAL binlog_row_metadata = FULL"
 ASK_AGAIN_S = 5.0  # a table without names is not asked about at every statement
-_LABEL = re.compile(r"'((?:[^']|'')*)'")
 
 _BLOBS = ("tinyblob", "blob", "mediumblob", "longblob", "tinytext", "text", "mediumtext", "longtext")
+_VARYING = (codes.VARCHAR, codes.VAR_STRING, codes.VARCHAR_COMPRESSED)
 _TYPES: dict[str, tuple[int, ...]] = {
-    "tinyint": (t.TINY,), "smallint": (t.SHORT,), "mediumint": (t.INT24,), "int": (t.LONG,), "bigint": (t.LONGLONG,),
-    "decimal": (t.NEWDECIMAL,), "float": (t.FLOAT,), "double": (t.DOUBLE,), "bit": (t.BIT,), "year": (t.YEAR,),
-    "date": (t.DATE, t.NEWDATE), "time": (t.TIME, t.TIME2), "datetime": (t.DATETIME, t.DATETIME2),
-    "timestamp": (t.TIMESTAMP, t.TIMESTAMP2), "char": (t.STRING,), "binary": (t.STRING,),
-    "varchar": (t.VARCHAR, t.VAR_STRING, t.MARIA_VARCHAR_COMPRESSED),
-    "varbinary": (t.VARCHAR, t.VAR_STRING, t.MARIA_VARCHAR_COMPRESSED),
-    "enum": (t.ENUM,), "set": (t.SET,), "json": (t.JSON,), "vector": (t.VECTOR, t.VARCHAR, t.VAR_STRING, t.STRING),
-    "uuid": (t.STRING,), "inet6": (t.STRING,), "inet4": (t.STRING,),
-    **dict.fromkeys(_BLOBS, (t.BLOB, t.MARIA_BLOB_COMPRESSED)),
-}  # fmt: skip
+    **{name: (code,) for code, name in codes.INTEGER_NAMES.items()},
+    "decimal": (codes.DECIMAL,),
+    "float": (codes.FLOAT,),
+    "double": (codes.DOUBLE,),
+    "bit": (codes.BIT,),
+    "year": (codes.YEAR,),
+    "date": (codes.DATE, codes.NEWDATE),
+    "time": (codes.OLD_TIME, codes.TIME),
+    "datetime": (codes.OLD_DATETIME, codes.DATETIME),
+    "timestamp": (codes.OLD_TIMESTAMP, codes.TIMESTAMP),
+    "varchar": _VARYING,
+    "varbinary": _VARYING,
+    "enum": (codes.ENUM,),
+    "set": (codes.SET,),
+    "json": (codes.JSON,),
+    "vector": (codes.VECTOR, codes.VARCHAR, codes.VAR_STRING, codes.STRING),
+    **dict.fromkeys(("char", "binary", "uuid", "inet4", "inet6"), (codes.STRING,)),
+    **dict.fromkeys(_BLOBS, (codes.BLOB, codes.BLOB_COMPRESSED)),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,25 +150,24 @@ def _with_hidden(now: Now, table: TableMap) -> Now:
     If they are dropped columns instead, the DROP lies between these rows and now, and breaks the table when it is met.
     """
     more = table.columns[len(now.columns) :]
-    if any(c.type_oid != t.LONGLONG for c in more):
+    if any(c.type_oid != codes.LONGLONG for c in more):
         return now
     hashes = (NowColumn(f"DB_ROW_HASH_{i}", "bigint", "bigint unsigned", "", False) for i, _ in enumerate(more, 1))
     return replace(now, columns=(*now.columns, *hashes))
 
 
 def _codes(data_type: str) -> tuple[int, ...]:
-    return _TYPES.get(data_type.lower(), (t.GEOMETRY,))
+    return _TYPES.get(data_type.lower(), (codes.GEOMETRY,))
 
 
 def _named(table: TableMap, column: LogColumn, now: NowColumn) -> LogColumn:
     named = replace(column, name=now.name, key=now.key)
     if not table.signed_told:
         named = replace(named, unsigned="unsigned" in now.column_type.lower())
-    if not table.charset_told and column.type_oid in t.TEXTUAL:
+    if not table.charset_told and column.type_oid in TEXTUAL:
         named = replace(named, charset=now.charset or "binary")
-    if not table.labels_told and column.type_oid in (t.ENUM, t.SET):
-        labels = tuple(m[1].replace("''", "'") for m in _LABEL.finditer(now.column_type))
-        named = replace(named, labels=labels, charset=now.charset)
+    if not table.labels_told and column.type_oid in (codes.ENUM, codes.SET):
+        named = replace(named, labels=labels(now.column_type), charset=now.charset)
     return named
 
 

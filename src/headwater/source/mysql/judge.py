@@ -7,12 +7,10 @@ from dataclasses import dataclass
 
 from headwater.model import LogColumn
 from headwater.source.frames import Taken
-from headwater.source.mysql.alter import UNKNOWN, Change, Touches
+from headwater.source.mysql.alter import UNKNOWN, Alteration, Touches
 from headwater.source.mysql.definition import Definition, Type, as_logged, takes_all, type_of
 from headwater.source.mysql.statement import NO_AUTO_VALUE_ON_ZERO, OTHER_TYPES, Statement
-from headwater.source.mysql.types import TEXTUAL
-
-_CHARACTERS = frozenset({"char", "varchar", "tinytext", "text", "mediumtext", "longtext", "enum", "set"})
+from headwater.source.mysql.types import TEXTUAL, WITH_CHARSET
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,53 +32,53 @@ class Subject:
         return column.lower() in self.logged.keys() - self.gone if self.logged else None
 
 
-def verdict(changes: Sequence[Change], statement: Statement, subject: Subject) -> str:
+def obstacle(alterations: Sequence[Alteration], statement: Statement, subject: Subject) -> str:
     """Why the table cannot be followed past the statement, in words; '' if it certainly can."""
-    made = [c for c in changes if not _kept_out(c, changes, subject)]
+    made = [c for c in alterations if not _kept_out(c, alterations, subject)]
     return next((r for c in made for t in subject.taken for r in _reasons(c, statement, t, subject)), "")
 
 
-def _kept_out(change: Change, changes: Sequence[Change], subject: Subject) -> bool:
-    """Whether IF EXISTS or IF NOT EXISTS certainly prevented the change: unless another clause names the column too."""
-    only = change.only
+def _kept_out(alteration: Alteration, alterations: Sequence[Alteration], subject: Subject) -> bool:
+    """Whether IF EXISTS or IF NOT EXISTS certainly prevented it: unless another clause names the column too."""
+    only = alteration.only
     if only is None or not only.column or subject.has(only.column) in (None, only.there):
         return False
-    return not any(c.only != only and c.name.lower() == only.column.lower() for c in changes)
+    return not any(c.only != only and c.name.lower() == only.column.lower() for c in alterations)
 
 
-def _reasons(change: Change, statement: Statement, taken: Taken, subject: Subject) -> Iterator[str]:
+def _reasons(alteration: Alteration, statement: Statement, taken: Taken, subject: Subject) -> Iterator[str]:
     columns = {c.name.lower(): c for c in taken.columns}
     key = {k.lower() for k in taken.key}
     declared = key != subject.primary or _rests_on_index(taken)
-    name = change.name.lower()
-    match change.touches:
+    name = alteration.name.lower()
+    match alteration.touches:
         case Touches.ROWS:
-            yield change.reason
+            yield alteration.reason
         case Touches.KEY if not (_rests_on_index(taken) and statement.strict):  # a new one may rid columns of NULLs
             yield "its primary key changed"
         case Touches.INDEX if declared:
             yield "an index was dropped, which may have been the one that its key rests on"
         case Touches.CASCADE if subject.hides_cascades:
-            yield f"it got a foreign key ({change.reason}) that changes rows without log events"
-        case Touches.TEXTS if not _converts_well(change, statement, taken):
-            yield f"its texts were converted to the character set {change.name}"
+            yield f"it got a foreign key ({alteration.reason}) that changes rows without log events"
+        case Touches.TEXTS if not _converts_well(alteration, statement, taken):
+            yield f"its texts were converted to the character set {alteration.name}"
         case Touches.NAME if not name:
             yield UNKNOWN
         case Touches.NAME if name in columns:
             yield f"its column {columns[name].name} was renamed, or was dropped and added again"
         case Touches.DROP if not name or name in key:
-            yield f"its key column {change.name} was dropped"
+            yield f"its key column {alteration.name} was dropped"
         case Touches.TYPE if name in columns or not name:
             known = columns.get(name)
-            if known is None or known.name != change.name or change.definition is None:
-                yield f"its column {change.name} was renamed"
+            if known is None or known.name != alteration.name or alteration.definition is None:
+                yield f"its column {alteration.name} was renamed"
             else:
                 logged = subject.logged.get(name)
                 old = type_of(known.upstream)
                 types = [old] if logged is None else [old, as_logged(old, logged)]
-                if name in key and not _keeps_order(old, change.definition.type):
+                if name in key and not _keeps_order(old, alteration.definition.type):
                     yield f"its key column {known.name} was defined anew, which may change its collation"
-                if not _keeps_values(change.definition, statement, types, declared and name in key):
+                if not _keeps_values(alteration.definition, statement, types, declared and name in key):
                     yield f"its column {known.name} was defined anew, which may change its values"
 
 
@@ -89,10 +87,10 @@ def _rests_on_index(taken: Taken) -> bool:
     return any(c.upstream.unique for c in taken.columns if c.name in taken.key)
 
 
-def _converts_well(change: Change, statement: Statement, taken: Taken) -> bool:
+def _converts_well(alteration: Alteration, statement: Statement, taken: Taken) -> bool:
     """Every character is in utf8mb4, and a strict session would rather fail than lose one. Keys may order otherwise."""
-    texts = [c.name for c in taken.columns if c.upstream.name in _CHARACTERS]
-    return not texts or (change.name == "utf8mb4" and statement.strict and not set(texts) & set(taken.key))
+    texts = [c.name for c in taken.columns if c.upstream.name in WITH_CHARSET]
+    return not texts or (alteration.name == "utf8mb4" and statement.strict and not set(texts) & set(taken.key))
 
 
 def _keeps_order(old: Type, new: Type) -> bool:

@@ -12,13 +12,13 @@ from headwater.errors import DataError
 from headwater.model import Bound, Span, UpstreamType
 from headwater.source import keyset
 from headwater.source.mysql.session import quote_identifier
+from headwater.source.mysql.types import BINARY, TEXTUAL
 
 ROW = "scanned"  # the table's name inside a statement: a bare name after ORDER BY would mean the selected expression
 
 INTEGERS = frozenset({"tinyint", "smallint", "mediumint", "int", "bigint", "year"})
 FLOATS = frozenset({"float", "double"})
-BINARIES = frozenset({"binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"})
-TEXTS = frozenset({"char", "varchar", "tinytext", "text", "mediumtext", "longtext", "uuid", "inet4", "inet6"})
+TEXTS = TEXTUAL | {"uuid", "inet4", "inet6"}
 MEMBERS_LISTED = 1000  # of an enum, in a condition
 _YES, _NO = frozenset({"1", "t", "true"}), frozenset({"0", "f", "false"})
 
@@ -67,7 +67,7 @@ def _literal(type: UpstreamType, text: str) -> str:
         case name if name in FLOATS:
             number = repr(float(text))
             return number if "e" in number else f"{number}e0"  # else it would be a decimal
-        case name if name in BINARIES:
+        case name if name in BINARY:
             return f"x'{bytes.fromhex(text.removeprefix(chr(92) + 'x')).hex()}'"
         case "enum" | "set":
             return str(_number(type, text))

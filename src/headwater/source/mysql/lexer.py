@@ -13,7 +13,7 @@ _BLANK = re.compile(r"[\s\x00-\x20]+")
 _LINE = re.compile(r"(?:#|--(?=[\s\x00-\x20]|$))[^\n]*")
 _EXECUTED = re.compile(r"/\*(M?)!\d*")
 _WORD = re.compile(r"[0-9A-Za-z_$\x80-\U0010ffff]+")
-_ESCAPES = {"n": "\n", "r": "\r", "0": "\0", "t": "\t", "Z": "\x1a", "b": "\b"}
+ESCAPES = {"n": "\n", "r": "\r", "0": "\0", "t": "\t", "Z": "\x1a", "b": "\b"}
 
 
 class Kind(Enum):
@@ -90,7 +90,7 @@ def _quoted(text: str, at: int, mode: int) -> tuple[Token, int]:
             at += 1
         elif here == "\\" and escapes and at + 1 < len(text):
             at += 1
-            here = _ESCAPES.get(text[at], text[at])
+            here = ESCAPES.get(text[at], text[at])
         parts.append(here)
         at += 1
     return Token(Kind.BROKEN, ""), at

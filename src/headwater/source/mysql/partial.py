@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from headwater.source.mysql.codes import JSON
 from headwater.source.mysql.jsondiff import apply_diffs
-from headwater.source.mysql.tablemap import JSON, TableMap
+from headwater.source.mysql.tablemap import TableMap
 from headwater.source.mysql.unpack import damaged, lenenc
 
 _TABLE_ID_BYTES, _FLAG_BYTES = 6, 2

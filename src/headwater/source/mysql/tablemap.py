@@ -7,32 +7,14 @@ from dataclasses import dataclass, replace
 
 from headwater.errors import DataError
 from headwater.model import LogColumn
+from headwater.source.mysql import codes
 from headwater.source.mysql.charsets import charset_of
 from headwater.source.mysql.codepoints import knows, read_text
 from headwater.source.mysql.position import table_number
 from headwater.source.mysql.unpack import damaged, lenenc
 
-TINY, SHORT, LONG, FLOAT, DOUBLE, NULL, TIMESTAMP, LONGLONG, INT24 = 1, 2, 3, 4, 5, 6, 7, 8, 9
-DATE, TIME, DATETIME, YEAR, NEWDATE, VARCHAR, BIT = 10, 11, 12, 13, 14, 15, 16
-TIMESTAMP2, DATETIME2, TIME2 = 17, 18, 19
-MARIA_BLOB_COMPRESSED, MARIA_VARCHAR_COMPRESSED = 140, 141
-VECTOR, JSON, NEWDECIMAL, ENUM, SET = 242, 245, 246, 247, 248
-TINY_BLOB, MEDIUM_BLOB, LONG_BLOB, BLOB, VAR_STRING, STRING, GEOMETRY = 249, 250, 251, 252, 253, 254, 255
-
-NUMERIC = frozenset({TINY, SHORT, INT24, LONG, LONGLONG, FLOAT, DOUBLE, NEWDECIMAL, YEAR})
-TEXTUAL = frozenset(
-    {VARCHAR, VAR_STRING, STRING, TINY_BLOB, MEDIUM_BLOB, LONG_BLOB, BLOB, MARIA_BLOB_COMPRESSED}
-    | {MARIA_VARCHAR_COMPRESSED}
-)
-_FIXED = {
-    TINY: 1, SHORT: 2, INT24: 3, LONG: 4, LONGLONG: 8, FLOAT: 4, DOUBLE: 8, NULL: 0, YEAR: 1,
-    DATE: 3, NEWDATE: 3, TIME: 3, TIMESTAMP: 4, DATETIME: 8,
-}  # fmt: skip
-_FRACTIONAL = {TIMESTAMP2: 4, DATETIME2: 5, TIME2: 3}  # and two digits of a second per byte
-_PREFIXED = frozenset(
-    {TINY_BLOB, MEDIUM_BLOB, LONG_BLOB, BLOB, JSON, GEOMETRY, VECTOR, MARIA_BLOB_COMPRESSED}
-)  # the metadata is the length's own size
-_DIGIT_BYTES = (0, 1, 1, 2, 2, 3, 3, 4, 4, 4)  # of up to nine decimal digits
+NUMERIC = frozenset({*codes.INTEGER_BYTES, codes.FLOAT, codes.DOUBLE, codes.DECIMAL, codes.YEAR})
+TEXTUAL = codes.STRINGS | codes.BLOBS
 
 _PLAIN = "utf8mb4"  # how labels are read whose charset is binary, or not told
 
@@ -107,7 +89,7 @@ def _described(schema: str, table: str, content: bytes, at: int, mariadb: bool) 
     columns, sizes = _columns(types, content[at : at + size])
     at += size + (count + 7) // 8
     bare = TableMap(schema, table, tuple(columns), tuple(sizes), named=count == 0)
-    return _with_metadata(bare, dict(_fields(content, at)), GEOMETRY if mariadb else VECTOR)
+    return _with_metadata(bare, dict(_fields(content, at)), codes.GEOMETRY if mariadb else codes.VECTOR)
 
 
 def _columns(types: bytes, metadata: bytes) -> tuple[list[LogColumn], list[tuple[int, int]]]:
@@ -117,48 +99,31 @@ def _columns(types: bytes, metadata: bytes) -> tuple[list[LogColumn], list[tuple
         real, modifier = _real(type, metadata[at : at + width])
         at += width
         columns.append(LogColumn("", real, modifier, key=False))
-        sizes.append(_size(real, modifier))
+        size = codes.value_size(real, modifier)
+        if size is None:
+            raise damaged(f"a column has the unknown type {real}")
+        sizes.append(size)
     return columns, sizes
 
 
 def _metadata_width(type: int) -> int:
-    if type in (VARCHAR, VAR_STRING, STRING, NEWDECIMAL, BIT, ENUM, SET, MARIA_VARCHAR_COMPRESSED):
+    if type in codes.STRINGS or type in (codes.DECIMAL, codes.BIT, codes.ENUM, codes.SET):
         return 2
-    return 1 if type in _PREFIXED or type in _FRACTIONAL or type in (FLOAT, DOUBLE) else 0
+    return 1 if type in codes.PREFIXED or type in codes.WHOLE_SECONDS or type in (codes.FLOAT, codes.DOUBLE) else 0
 
 
 def _real(type: int, metadata: bytes) -> tuple[int, int]:
     """The type and its modifier: an enumeration and a set stand in the log as a STRING, its length in odd bits."""
-    if type == NEWDECIMAL:
+    if type == codes.DECIMAL:
         return type, metadata[0] << 8 | metadata[1]
-    if type == STRING:
+    if type == codes.STRING:
         first, length = metadata
         if first & 0x30 != 0x30:
             return first | 0x30, length | ((first & 0x30) ^ 0x30) << 4
         return first, length
-    if type in (ENUM, SET):
+    if type in (codes.ENUM, codes.SET):
         return type, metadata[1]
     return type, int.from_bytes(metadata, "little")
-
-
-def _size(type: int, modifier: int) -> tuple[int, int]:
-    if type in _FIXED:
-        return _FIXED[type], 0
-    if type in _FRACTIONAL:
-        return _FRACTIONAL[type] + (modifier + 1) // 2, 0
-    if type in (VARCHAR, VAR_STRING, STRING, MARIA_VARCHAR_COMPRESSED):
-        return 0, 2 if modifier > 255 else 1
-    if type in _PREFIXED:
-        return 0, modifier
-    if type in (ENUM, SET):
-        return modifier, 0
-    if type == BIT:
-        return (modifier >> 8) + ((modifier & 0xFF) + 7) // 8, 0
-    if type == NEWDECIMAL:
-        precision, scale = modifier >> 8, modifier & 0xFF
-        whole = precision - scale
-        return whole // 9 * 4 + _DIGIT_BYTES[whole % 9] + scale // 9 * 4 + _DIGIT_BYTES[scale % 9], 0
-    raise damaged(f"a column has the unknown type {type}")
 
 
 def _fields(content: bytes, at: int) -> Iterator[tuple[int, bytes]]:
@@ -174,11 +139,11 @@ def _with_metadata(bare: TableMap, fields: dict[int, bytes], counted: int) -> Ta
     columns = list(bare.columns)
     numeric = [i for i, c in enumerate(columns) if c.type_oid in NUMERIC]
     textual = [i for i, c in enumerate(columns) if c.type_oid in TEXTUAL or c.type_oid == counted]
-    labelled = [i for i, c in enumerate(columns) if c.type_oid in (ENUM, SET)]
+    labelled = [i for i, c in enumerate(columns) if c.type_oid in (codes.ENUM, codes.SET)]
     if _SIGNEDNESS in fields:
         for bit, i in enumerate(numeric):
             unsigned = fields[_SIGNEDNESS][bit // 8] >> (7 - bit % 8) & 1
-            columns[i] = replace(columns[i], unsigned=bool(unsigned) and columns[i].type_oid != YEAR)
+            columns[i] = replace(columns[i], unsigned=bool(unsigned) and columns[i].type_oid != codes.YEAR)
     for which, default, each in (
         (textual, _DEFAULT_CHARSET, _COLUMN_CHARSET),
         (labelled, _LABEL_DEFAULT_CHARSET, _LABEL_CHARSET),
@@ -188,7 +153,7 @@ def _with_metadata(bare: TableMap, fields: dict[int, bytes], counted: int) -> Ta
     if _NAMES in fields:
         for i, name in enumerate(_texts(fields[_NAMES])):
             columns[i] = replace(columns[i], name=name.decode())
-    for type, field in ((SET, _SETS), (ENUM, _ENUMS)):
+    for type, field in ((codes.SET, _SETS), (codes.ENUM, _ENUMS)):
         which = [i for i in labelled if columns[i].type_oid == type]
         for i, labels in zip(which, _label_lists(fields.get(field, b"")), strict=False):
             charset = columns[i].charset if knows(columns[i].charset) else _PLAIN

@@ -10,7 +10,7 @@ from headwater.source.mysql import state as k
 from headwater.source.mysql.alter import Touches
 from headwater.source.mysql.carry import Own, Server
 from headwater.source.mysql.history import History
-from headwater.source.mysql.judge import Subject, verdict
+from headwater.source.mysql.judge import Subject, obstacle
 from headwater.source.mysql.maps import Maps
 from headwater.source.mysql.position import table_number
 from headwater.source.mysql.statement import Statement
@@ -114,9 +114,9 @@ class Tables:
                 self._truncate(id, schema, table)
             return
         reason = e.reason
-        if followed and e.changes:
-            reason = verdict(e.changes, ddl.session_of(statement), self._subject(id, schema, table, e, number))
-            if dropped := {c.name.lower() for c in e.changes if c.touches is Touches.DROP}:
+        if followed and e.alterations:
+            reason = obstacle(e.alterations, ddl.session_of(statement), self._subject(id, schema, table, e, number))
+            if dropped := {c.name.lower() for c in e.alterations if c.touches is Touches.DROP}:
                 self._history.met_drop(id, dropped, number, self._memory)
         if followed and reason:
             self.break_table(id, schema, table, reason)
@@ -130,7 +130,7 @@ class Tables:
         """A table as far as an alteration of it is judged."""
         logged = {c.name.lower(): c for c in self._columns(id)}
         primary = frozenset(name for name, c in logged.items() if c.key)
-        if not logged and any(c.touches in (Touches.INDEX, Touches.TYPE) for c in e.changes):
+        if not logged and any(c.touches in (Touches.INDEX, Touches.TYPE) for c in e.alterations):
             primary = self._history.primary_key(schema, table)
         taken = self._memory.taken(id) or (Taken((), ()),)
         gone = frozenset[str]() if id in self.described else self._history.gone(id, number, self._memory)

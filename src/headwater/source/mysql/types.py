@@ -6,42 +6,48 @@ import re
 from dataclasses import dataclass
 
 from headwater.model import UpstreamType
+from headwater.source.mysql import codes
 from headwater.source.mysql.charsets import collation_name
+from headwater.source.mysql.codepoints import EVERY_CHARACTER
+from headwater.source.mysql.lexer import ESCAPES
 
 DIALECT = "mysql"
 MAX_DIGITS = 38
 
 # What a table map calls each type (enum and set resolved, the present form of temporal types).
 BINLOG_TYPES = {
-    "tinyint": 1,
-    "smallint": 2,
-    "int": 3,
-    "float": 4,
-    "double": 5,
-    "bigint": 8,
-    "mediumint": 9,
-    "date": 10,
-    "year": 13,
-    "varchar": 15,
-    "varbinary": 15,
-    "bit": 16,
-    "timestamp": 17,
-    "datetime": 18,
-    "time": 19,
-    "vector": 242,
-    "json": 245,
-    "decimal": 246,
-    "enum": 247,
-    "set": 248,
-    **dict.fromkeys(("tinytext", "text", "mediumtext", "longtext", "tinyblob", "blob", "mediumblob", "longblob"), 252),
-    **dict.fromkeys(("char", "binary", "uuid", "inet4", "inet6"), 254),
-    "geometry": 255,
+    "tinyint": codes.TINY,
+    "smallint": codes.SHORT,
+    "int": codes.LONG,
+    "float": codes.FLOAT,
+    "double": codes.DOUBLE,
+    "bigint": codes.LONGLONG,
+    "mediumint": codes.INT24,
+    "date": codes.DATE,
+    "year": codes.YEAR,
+    "varchar": codes.VARCHAR,
+    "varbinary": codes.VARCHAR,
+    "bit": codes.BIT,
+    "timestamp": codes.TIMESTAMP,
+    "datetime": codes.DATETIME,
+    "time": codes.TIME,
+    "vector": codes.VECTOR,
+    "json": codes.JSON,
+    "decimal": codes.DECIMAL,
+    "enum": codes.ENUM,
+    "set": codes.SET,
+    **dict.fromkeys(
+        ("tinytext", "text", "mediumtext", "longtext", "tinyblob", "blob", "mediumblob", "longblob"), codes.BLOB
+    ),
+    **dict.fromkeys(("char", "binary", "uuid", "inet4", "inet6"), codes.STRING),
+    "geometry": codes.GEOMETRY,
 }
 SPATIAL = frozenset(
     {"point", "linestring", "polygon", "multipoint", "multilinestring", "multipolygon", "geomcollection"}
     | {"geometrycollection"}
 )
 TEXTUAL = frozenset({"char", "varchar", "tinytext", "text", "mediumtext", "longtext"})
+WITH_CHARSET = TEXTUAL | {"enum", "set"}
 BINARY = frozenset({"binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"})
 # Compared by the servers as the lake compares what they become. No floats: 0 and -0 are one key there, two here.
 ORDERED = frozenset(
@@ -53,10 +59,8 @@ ORDERED = frozenset(
 CODE_POINT_ORDER = frozenset(
     {"utf8mb4_0900_bin", "utf8mb4_nopad_bin", "utf8mb3_nopad_bin", "utf8_nopad_bin", "ascii_nopad_bin"}
 )
-BEYOND_CATALOG = frozenset({"utf8mb4", "utf16", "utf16le", "utf32", "gb18030"})  # the catalog shows '?' for some of it
 
 _LABEL = re.compile(r"'((?:[^'\\]|''|\\.)*)'", re.S)
-_ESCAPES = {"n": "\n", "r": "\r", "0": "\0", "t": "\t", "Z": "\x1a", "b": "\b"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,12 +124,12 @@ def upstream_type(raw: RawType, *, in_key: bool, booleans: bool) -> UpstreamType
 def labels(column_type: str) -> tuple[str, ...]:
     """The members of an enum or a set, as COLUMN_TYPE lists them: escaped whatever the session's sql_mode."""
     found = _LABEL.findall(column_type[column_type.index("(") :])
-    return tuple(re.sub(r"''|\\(.)", lambda m: _ESCAPES.get(m[1], m[1]) if m[1] else "'", f, flags=re.S) for f in found)
+    return tuple(re.sub(r"''|\\(.)", lambda m: ESCAPES.get(m[1], m[1]) if m[1] else "'", f, flags=re.S) for f in found)
 
 
 def doubtful_labels(raw: RawType) -> bool:
     """Whether a label may hold characters that the catalog replaces by a question mark."""
-    return raw.name in ("enum", "set") and raw.charset in BEYOND_CATALOG and "?" in raw.column_type
+    return raw.name in ("enum", "set") and raw.charset in EVERY_CHARACTER and "?" in raw.column_type
 
 
 def _length(raw: RawType, *, booleans: bool) -> int | None:

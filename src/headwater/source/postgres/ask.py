@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import psycopg
 
+from headwater.config import LOCK_TIMEOUT_S
 from headwater.source.postgres.session import Endpoint, quote_identifier
 
 Session = psycopg.Connection[tuple[Any, ...]]
@@ -26,6 +28,14 @@ def query(
         return cursor.fetchall() if cursor.description else []
     except psycopg.Error as e:
         raise endpoint_of(session).translate(e) from e
+
+
+@contextmanager
+def impatient(session: Session) -> Iterator[None]:
+    """A transaction that does not queue for long behind the upstream's own locks, nor makes others queue behind it."""
+    with session.transaction():
+        session.execute(f"SET LOCAL lock_timeout = {int(LOCK_TIMEOUT_S * 1000)}")
+        yield
 
 
 def endpoint_of(session: Session) -> Endpoint:

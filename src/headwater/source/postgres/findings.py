@@ -6,15 +6,14 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from psycopg import errors as pg_errors
 
-from headwater.config import LOCK_TIMEOUT_S
 from headwater.errors import DataError, SourceError
 from headwater.model import RelationInfo
-from headwater.source.postgres.ask import Session, query
+from headwater.source.postgres.ask import Session, impatient, query
 from headwater.source.postgres.session import quote_literal
 from headwater.source.postgres.snapshot import Snapshot, sees
 from headwater.source.postgres.watch import EVERY_TABLE, SCHEMA
@@ -63,6 +62,22 @@ class Finding:
 
 
 Member = dict[str, Any]
+
+
+class CatalogColumn(NamedTuple):
+    """A column as a look saw it, in the order of `watch.TREE`; `altered` and `computed` change whenever it does."""
+
+    number: int
+    type: int
+    modifier: int
+    altered: str  # the transaction that last wrote the catalog's row of it
+    collation: int
+    computed: int | None  # the expression of a generated column
+
+
+def _column(member: Member, name: str) -> CatalogColumn | None:
+    found = member.get("columns", {}).get(name)
+    return None if found is None else CatalogColumn(*found)
 
 
 def compare(
@@ -145,9 +160,12 @@ def _joined(session: Session, part: Member, after: Look, below: bool) -> Iterato
 
 
 def _is_empty(session: Session, part: Member) -> bool:
-    with session.transaction():
-        session.execute(f"SET LOCAL lock_timeout = {int(LOCK_TIMEOUT_S * 1000)}")
-        return not query(session, f"SELECT 1 WHERE pg_relation_size({quote_literal(part['name'])}::regclass) > 0")
+    with impatient(session):
+        return not _has_bytes(session, part)
+
+
+def _has_bytes(session: Session, part: Member) -> bool:
+    return bool(query(session, f"SELECT 1 WHERE pg_relation_size({quote_literal(part['name'])}::regclass) > 0"))
 
 
 # Rows of a table that one transaction made, filled and attached. A subtransaction has a number of its own, above that
@@ -170,9 +188,8 @@ def _came_with_rows(session: Session, part: Member, after: Look) -> bool:
     """
     name = part["name"]
     try:
-        with session.transaction():
-            session.execute(f"SET LOCAL lock_timeout = {int(LOCK_TIMEOUT_S * 1000)}")
-            if not query(session, f"SELECT 1 WHERE pg_relation_size({quote_literal(name)}::regclass) > 0"):
+        with impatient(session):
+            if not _has_bytes(session, part):
                 return False
             if part["attached"] != part["made"]:
                 return True
@@ -206,9 +223,7 @@ def _changed(session: Session, was: Member, now: Member, relation: RelationInfo,
     if now["root"] and was["name"] != name:
         yield Finding(Event.MOVED, was["name"], f"which is called {name} now")
     if now["file"] != was["file"] and now["kind"] == "r":
-        # Another type is judged by how the log, or the catalog, describes the column; the same one means new values.
-        altered = [c for c in _followed(was, now, relation) if _type(was, c) == _type(now, c) and _altered(was, now, c)]
-        if altered:
+        if any(_rewritten(_column(was, c.name), _column(now, c.name)) for c in relation.columns):
             yield Finding(Event.REWRITTEN, name)
         elif not now["root"]:
             yield Finding(Event.EMPTIED, name, filed=tuple(now["filed"]))
@@ -240,11 +255,10 @@ def _stayed_logged(session: Session, was: Member, now: Member, before: Look) -> 
         return True
     if now["toast"] and now["toast"] == was["toast"]:
         return True
-    if any({column[3]} == set(now["filed"]) for column in now["columns"].values()):
+    if any({CatalogColumn(*column).altered} == set(now["filed"]) for column in now["columns"].values()):
         return True
     oldest = str(Snapshot.parse(before.saw).xmin % 2**32)
-    with session.transaction():
-        session.execute(f"SET LOCAL lock_timeout = {int(LOCK_TIMEOUT_S * 1000)}")
+    with impatient(session):
         return bool(query(session, OLD_ROWS.format(name=now["name"].replace("%", "%%")), (oldest,)))
 
 
@@ -257,33 +271,31 @@ def _leaves_out(was: list[Any] | None, now: list[Any] | None, kind: str) -> bool
     """Whether the publication leaves out changes, or may have done so meanwhile."""
     if now is None or was is None:
         return now is None
+    *_, owner_before, row_before = was
     _, complete, via_root, owner, row = now
-    return not complete or (kind == "p" and not via_root) or (row != was[4] and owner == was[3])
+    return not complete or (kind == "p" and not via_root) or (row != row_before and owner == owner_before)
 
 
 def _columns(was: Member, now: Member, relation: RelationInfo) -> Iterator[Finding]:
     """What became of the followed columns. A dropped one is NULL from then on, and no finding."""
-    names = {number: name for name, (number, *_) in now["columns"].items()}
+    names = {CatalogColumn(*found).number: name for name, found in now["columns"].items()}
     for column in relation.columns:
-        place, found = column.upstream.place, now["columns"].get(column.name)
-        if found and place and found[0] != place:
+        place, before, found = column.upstream.place, _column(was, column.name), _column(now, column.name)
+        if found and place and found.number != place:
             yield Finding(Event.REPLACED, now["name"], column.name)
         elif not found and place in names:
             yield Finding(Event.RENAMED, now["name"], f"{column.name} to {names[place]}")
-        elif found and _retyped(was, now, column.name):
+        elif found and before and _same_type(before, found) and _prints_otherwise(was, now, column.name):
             yield Finding(Event.RETYPED, now["name"], column.name)
-        elif found and column.name in was.get("columns", {}):
-            before = was["columns"][column.name]
-            if before[5] != found[5] and found[5] is not None:
+        elif found and before:
+            if before.computed != found.computed and found.computed is not None:
                 yield Finding(Event.COMPUTED, now["name"], column.name)
-            if column.name in relation.key and before[4] != found[4]:
+            if column.name in relation.key and before.collation != found.collation:
                 yield Finding(Event.KEY, now["name"], f"{column.name} has another collation")
 
 
-def _retyped(was: Member, now: Member, column: str) -> bool:
+def _prints_otherwise(was: Member, now: Member, column: str) -> bool:
     """Whether the type of a column prints older values in another way now; a new label of an enum changes none."""
-    if column not in was.get("columns", {}) or _type(was, column) != _type(now, column):
-        return False
     before, after = (m.get("types", {}).get(column, {}) for m in (was, now))
     grown = any(key not in before for key in after if key.startswith("attribute"))
     return grown or any(after.get(key) != value for key, value in before.items())
@@ -305,13 +317,13 @@ def _root(tree: dict[str, Member]) -> Member:
     return next((m for m in tree.values() if m["root"]), {})
 
 
-def _followed(was: Member, now: Member, relation: RelationInfo) -> list[str]:
-    return [c.name for c in relation.columns if c.name in was["columns"] and c.name in now["columns"]]
+def _rewritten(was: CatalogColumn | None, now: CatalogColumn | None) -> bool:
+    """Whether a column of a table with a new file has new values: it was altered and kept its type.
+
+    Another type is judged by how the log, or the catalog, describes the column.
+    """
+    return was is not None and now is not None and _same_type(was, now) and was.altered != now.altered
 
 
-def _type(member: Member, column: str) -> list[Any]:
-    return list(member["columns"][column][1:3])
-
-
-def _altered(was: Member, now: Member, column: str) -> bool:
-    return bool(was["columns"][column][3] != now["columns"][column][3])
+def _same_type(was: CatalogColumn, now: CatalogColumn) -> bool:
+    return (was.type, was.modifier) == (now.type, now.modifier)

@@ -9,9 +9,8 @@ from dataclasses import dataclass
 import psycopg
 from psycopg import errors as pg_errors
 
-from headwater.config import LOCK_TIMEOUT_S
 from headwater.errors import SourceError
-from headwater.source.postgres.ask import Session, endpoint_of, qualified, query
+from headwater.source.postgres.ask import Session, endpoint_of, impatient, qualified, query
 from headwater.source.postgres.session import quote_identifier
 
 GENERATED_IN_LOG = 180000  # from this version on a publication can carry stored generated columns
@@ -192,8 +191,7 @@ def _alter(session: Session, statement: str, who: str) -> None:
     Where commits do not wait for the disk (synchronous_commit = off), a crash would undo it after we relied on it.
     """
     try:
-        with session.transaction():
-            session.execute(f"SET LOCAL lock_timeout = {int(LOCK_TIMEOUT_S * 1000)}")
+        with impatient(session):
             session.execute(DURABLE)
             session.execute(statement)
     except pg_errors.InsufficientPrivilege as e:
