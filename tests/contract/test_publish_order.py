@@ -10,8 +10,11 @@ import psycopg
 import pytest
 
 import headwater
+from headwater.engine import crash
 from headwater.engine.backfill import Backfill
+from headwater.engine.guard import Guard
 from headwater.engine.upstreams import upstream_of
+from headwater.errors import DataError
 from headwater.meta import connections, lease, relations
 from headwater.model import ConnectionState, TableState
 from support.lake import definitions
@@ -81,3 +84,26 @@ def test_a_table_as_it_was_defined_is_published_and_waits(hw: Any, database: Any
     assert relation is not None and relation.state is TableState.WAITING
     assert database.execute("SELECT count(*) FROM pg_publication_tables WHERE tablename = 't'") == [(1,)]
     database.execute(UPDATE)
+
+
+def test_a_table_that_is_stopped_while_it_is_published_stays_stopped(hw: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    with hw._home.meta.write() as c:
+        held = lease.take(c, "server", "test")
+        relation = relations.find(c, "t")
+    assert held is not None and relation is not None
+    error = DataError("data.rewritten", "its rows changed", "RESYNC TABLE t")
+    reached = []
+
+    def watcher_is_faster(point: str) -> None:
+        if point == "publication.altered":
+            Guard(hw._home, held).stop(relation.id, error)
+            reached.append(point)
+
+    monkeypatch.setattr(crash, "here", watcher_is_faster)
+    backfill = Backfill(hw._home, held, no_spark, lambda: None)
+    try:
+        backfill.tick()
+    finally:
+        backfill.stop()
+    with hw._home.meta.read() as c:
+        assert reached and relations.get(c, relation.id).state is TableState.FAILED

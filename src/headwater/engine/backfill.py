@@ -155,7 +155,11 @@ class Backfill:
             relations.set_begin(c, relation.id, connections.get(c, relation.connection_id).committed_index)
         work.ticket = upstream.publish(schema, table)
         crash.here("publication.altered")
-        self._set_state(relation.id, TableState.WAITING)
+        with self._home.meta.write() as c:
+            lease.check(c, self._held)
+            now = relations.get_or_none(c, relation.id)
+            if now is not None and now.state is TableState.DEFINED:  # else it has been stopped meanwhile, and stays so
+                relations.set_state(c, relation.id, TableState.WAITING)
 
     def _wait(self, relation: RelationInfo, work: _Work) -> None:
         assert work.ticket is not None
@@ -298,11 +302,6 @@ class Backfill:
             self._home.live.failures.failed(Who(BACKFILL, table=relation.id), cause)
             return
         self._guard.stop(relation.id, error)
-
-    def _set_state(self, relation_id: int, state: TableState) -> None:
-        with self._home.meta.write() as c:
-            lease.check(c, self._held)
-            relations.set_state(c, relation_id, state)
 
 
 def rate_limit(relation: RelationInfo) -> int | None:

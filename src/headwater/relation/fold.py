@@ -42,9 +42,9 @@ def fold(
     version: int,
     settings: Mapping[str, str] | None = None,
 ) -> int:
-    """Merges the overlay into the base and gives the Delta version that holds it; once per (app_id, version).
+    """Moves the overlay into the base and gives the Delta version that holds it; once per (app_id, version).
 
-    `settings` are those of the session that merges.
+    `settings` are those of the session that does it.
 
     Afterwards the base holds the layout's covered spans as they are at the overlay's index. The caller is the base's
     only committer. A base that already has this fold is left alone.
