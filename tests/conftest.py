@@ -16,6 +16,7 @@ from hypothesis import settings
 from headwater.demo.embedded import EmbeddedPostgres
 from headwater.demo.mariadb import EmbeddedMariaDB, EmbeddedServer
 from headwater.errors import MachineError
+from support import versions
 from support.mysql import EmbeddedMySQL, MyDatabase
 from support.wait import wait_for
 
@@ -55,7 +56,7 @@ class Database:
 
 @pytest.fixture(scope="session")
 def pg() -> Iterator[EmbeddedPostgres]:
-    with EmbeddedPostgres(18) as server:
+    with versions.chosen("postgres") or EmbeddedPostgres(18) as server:
         yield server
 
 
@@ -88,7 +89,7 @@ _not_tested: list[str] = []
 
 @pytest.fixture(scope="session")
 def mariadb() -> Iterator[EmbeddedMariaDB]:
-    with EmbeddedMariaDB() as server:
+    with versions.chosen("mariadb") or EmbeddedMariaDB() as server:
         yield server
 
 
@@ -101,7 +102,7 @@ def mysql() -> Iterator[EmbeddedMySQL]:
             pytest.fail(f"MySQL must be tested here: {e.message}. {e.hint}")
         _not_tested.append(f"{e.message}. {e.hint}")
         pytest.skip(f"MySQL was not tested: {e.message}")
-    with EmbeddedMySQL() as server:
+    with versions.chosen("mysql") or EmbeddedMySQL() as server:
         yield server
 
 
