@@ -100,12 +100,17 @@ def version(served: tuple[str, Any], request: pytest.FixtureRequest) -> Version:
 
 
 @pytest.fixture
-def running(version: Version, tmp_path: Path) -> Iterator[Captured]:
+def defined(version: Version, tmp_path: Path) -> Iterator[Captured]:
     with captured(tmp_path / "home", version.capture_upstream()) as c:
-        c.start()
-        c.wait_caught_up()
         yield c
-        assert c.close() == 0
+
+
+@pytest.fixture
+def running(defined: Captured) -> Iterator[Captured]:
+    defined.start()
+    defined.wait_caught_up()
+    yield defined
+    assert defined.close() == 0
 
 
 def follow(c: Captured, version: Version, table: str) -> RelationInfo:
@@ -176,8 +181,17 @@ def apply(rows: Rows, change: dict[str, Any], relation: RelationInfo) -> None:
         rows[key] = {n: before[n] if n in missing else change[n] for n in names}
 
 
-def test_a_connection_and_its_tables_are_checked(running: Captured, version: Version) -> None:
-    upstream = upstream_of(running.home.meta, running.id)
+def test_the_server_is_of_the_version_that_it_is_named_after(version: Version) -> None:
+    if version.is_postgres:
+        ((text,),) = version.database.execute("SHOW server_version")
+    else:
+        ((text,),) = version.database.execute("SELECT version()")
+    assert text.startswith(f"{version.name.partition('-')[2]}."), text
+    assert ("MariaDB" in text) == (versions.kind_of(version.name) == "mariadb"), text
+
+
+def test_a_connection_and_its_tables_are_checked(defined: Captured, version: Version) -> None:
+    upstream = upstream_of(defined.home.meta, defined.id)
     upstream.check()
     version.database.execute("CREATE TABLE keyed (a int, b varchar(9), c int NOT NULL UNIQUE, PRIMARY KEY (b, a))")
     assert upstream.find_table(version.schema, "keyed", None, ()).key == ("b", "a")
