@@ -39,9 +39,10 @@ setup-mysql: setup
 test-mysql: setup-mysql
 	$(BIN)/python -m pytest -q tests -k "mysql or mariadb"
 
-# Older and newer servers, fetched once as jars and packages; needs debootstrap, but not root.
+# Older and newer servers, fetched once as jars and packages; needs debootstrap, but not root. The tests of one that could not
+# be fetched fail; the others run.
 test-versions: setup
-	PYTHONPATH=tests $(BIN)/python -m support.versions
+	-PYTHONPATH=tests $(BIN)/python -m support.versions
 	$(BIN)/python -m pytest -q -m versions tests/versions
 
 check: setup
