@@ -235,6 +235,29 @@ def test_a_connection_and_its_tables_are_checked(defined: Captured, version: Ver
     assert e.value.code == "table.no_key", e.value
 
 
+def test_text_is_called_ordered_only_where_the_server_tells_a_nul_from_nothing(
+    defined: Captured, version: Version
+) -> None:
+    if version.is_postgres:
+        return
+    collation = "utf8mb4_nopad_bin" if versions.kind_of(version.name) == "mariadb" else "utf8mb4_0900_bin"
+    version.say(f"CREATE TABLE t (k varchar(9) CHARACTER SET utf8mb4 COLLATE {collation} PRIMARY KEY)")
+    found = upstream_of(defined.home.meta, defined.id).find_table(version.schema, "t", None, ())
+    ((tells,),) = version.database.execute(
+        f"SELECT strcmp(_utf8mb4'a' COLLATE {collation}, _utf8mb4'a\\0') < 0 AND _utf8mb4'a' COLLATE {collation} < 'a\\0'"
+    )
+    assert found.columns[0].type.ordered == bool(tells)
+
+
+def test_a_compressed_column_is_refused(defined: Captured, version: Version) -> None:
+    if versions.kind_of(version.name) != "mariadb":
+        return
+    version.say("CREATE TABLE t (id int PRIMARY KEY, v varchar(99) COMPRESSED)")
+    with pytest.raises(HeadwaterError) as e:
+        upstream_of(defined.home.meta, defined.id).find_table(version.schema, "t", None, ())
+    assert e.value.code == "table.column_type" and "MODIFY `v` varchar(99);" in e.value.hint
+
+
 def test_every_type_gives_its_value_from_scan_and_log(defined: Captured, version: Version) -> None:
     types = version.types()
     names = {t: f"c{i}" for i, t in enumerate(types)}
