@@ -16,6 +16,7 @@ from hypothesis import settings
 from headwater.demo.embedded import EmbeddedPostgres
 from headwater.demo.mariadb import EmbeddedMariaDB, EmbeddedServer
 from headwater.errors import MachineError
+from support import versions
 from support.mysql import EmbeddedMySQL, MyDatabase
 from support.wait import wait_for
 
@@ -62,7 +63,7 @@ class Database:
 
 @pytest.fixture(scope="session")
 def pg() -> Iterator[EmbeddedPostgres]:
-    with EmbeddedPostgres(18) as server:
+    with versions.chosen("postgres") or EmbeddedPostgres(18) as server:
         yield server
 
 
@@ -92,7 +93,7 @@ def _drop_slot(pg: EmbeddedPostgres, slot: str) -> None:
 
 @pytest.fixture(scope="session")
 def mariadb() -> Iterator[EmbeddedMariaDB]:
-    with EmbeddedMariaDB() as server:
+    with versions.chosen("mariadb") or EmbeddedMariaDB() as server:
         yield server
 
 
@@ -104,7 +105,7 @@ def mysql() -> Iterator[EmbeddedMySQL]:
         if os.environ.get("HEADWATER_REQUIRE_MYSQL"):
             pytest.fail(f"MySQL must be tested here: {e.message}. {e.hint}")
         pytest.skip(f"{NOT_TESTED}: {e.message}. {e.hint}")
-    with EmbeddedMySQL() as server:
+    with versions.chosen("mysql") or EmbeddedMySQL() as server:
         yield server
 
 

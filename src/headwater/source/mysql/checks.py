@@ -15,6 +15,7 @@ from headwater.source.mysql.server import DAY_S, LogStatus, ServerFacts, describ
 from headwater.source.mysql.session import Endpoint, Session, quote_identifier
 
 OLDEST = {"mysql": (8, 0, 22), "mariadb": (10, 5, 0)}  # that describe rows in full, and know SHOW REPLICA STATUS
+EXPIRES_IN_SECONDS = (10, 6, 1)  # MariaDB; before, only in days
 SHORT_EXPIRY_S = 3 * DAY_S
 NO_SUCH_TABLE = 1146
 PROBE = "no_table_of_headwater"
@@ -199,9 +200,11 @@ def notices_of(server: ServerFacts) -> list[str]:
     if server.expire_s is None and server.log_space_bytes is None:
         notices.append("the upstream never removes its binlogs by itself; PURGE BINARY LOGS those that were read")
     elif server.expire_s is not None and server.expire_s < SHORT_EXPIRY_S:
+        in_days = server.is_mariadb and server.version < EXPIRES_IN_SECONDS
+        expiry = "expire_logs_days = 7" if in_days else f"binlog_expire_logs_seconds = {7 * DAY_S}"
         notices.append(
             f"the upstream removes its binlogs after {_duration(server.expire_s)}; whoever is down for longer must "
-            f"resync; better: SET GLOBAL binlog_expire_logs_seconds = {7 * DAY_S};"
+            f"resync; better: SET GLOBAL {expiry};"
         )
     if server.log_space_bytes is not None:
         notices.append(

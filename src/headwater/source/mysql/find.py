@@ -15,6 +15,7 @@ from headwater.source.names import is_storable
 from headwater.source.upstream import FoundColumn, FoundTable
 
 NOT_TABLES = {"VIEW": "a view", "SYSTEM VIEW": "a view", "SEQUENCE": "a sequence", "TEMPORARY": "a temporary table"}
+TELLS_NUL = (11, 4, 5)  # the oldest MariaDB known to sort 'a' before 'a\\0'; 10.11.7 takes them for one key
 
 
 def find_table(
@@ -42,6 +43,7 @@ def find_table(
     notices = _check_cascades(table, waived=options.get("cascade.waived") == "true") + _doubts(table, chosen)
     booleans = options.get("tinyint1", "bool") == "bool"
     declared = frozenset(names if not index.is_primary else ())
+    sorts_text = not table.server.is_mariadb or table.server.version >= TELLS_NUL
     return FoundTable(
         id=table_number(table.schema, table.name),
         schema=table.schema,
@@ -49,7 +51,10 @@ def find_table(
         columns=tuple(
             FoundColumn(
                 c.name,
-                replace(upstream_type(c.raw, in_key=c.name in names, booleans=booleans), unique=c.name in declared),
+                replace(
+                    upstream_type(c.raw, in_key=c.name in names, booleans=booleans, sorts_text=sorts_text),
+                    unique=c.name in declared,
+                ),
                 c.not_null,
             )
             for c in chosen

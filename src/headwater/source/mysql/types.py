@@ -89,7 +89,7 @@ class RawType:
     @property
     def is_compressed(self) -> bool:
         """MariaDB's compressed columns, whose bytes in the log are not the value's."""
-        return bool(re.search(r"/\*M!\d+ COMPRESSED\*/$", self.column_type))
+        return bool(re.search(r"/\*M?!\d+ COMPRESSED\*/$", self.column_type))
 
     @property
     def is_old_temporal(self) -> bool:
@@ -101,8 +101,11 @@ class RawType:
         return " unsigned" in self.column_type.lower() and self.name not in ("enum", "set")
 
 
-def upstream_type(raw: RawType, *, in_key: bool, booleans: bool) -> UpstreamType:
-    """The type of a column. `booleans`: tinyint(1) may become a boolean; never in a key, where 1 and 2 are two rows."""
+def upstream_type(raw: RawType, *, in_key: bool, booleans: bool, sorts_text: bool = True) -> UpstreamType:
+    """The type of a column. `booleans`: tinyint(1) may become a boolean; never in a key, where 1 and 2 are two rows.
+
+    `sorts_text`: the server keeps to the order of its own collations in code point order.
+    """
     name = raw.name
     return UpstreamType(
         dialect=DIALECT,
@@ -111,7 +114,7 @@ def upstream_type(raw: RawType, *, in_key: bool, booleans: bool) -> UpstreamType
         precision=raw.precision if name == "decimal" else None,
         scale=raw.scale if name == "decimal" else raw.fraction if name in ("time", "datetime", "timestamp") else None,
         length=_length(raw, booleans=booleans and not in_key),
-        ordered=_is_ordered(raw),
+        ordered=_is_ordered(raw, sorts_text),
         textual=name in TEXTUAL,
         stored_aside=False,
         unsigned=raw.is_unsigned,
@@ -145,9 +148,9 @@ def _length(raw: RawType, *, booleans: bool) -> int | None:
     return None
 
 
-def _is_ordered(raw: RawType) -> bool:
+def _is_ordered(raw: RawType, sorts_text: bool) -> bool:
     if raw.name == "decimal":
         return raw.precision is not None and raw.precision <= MAX_DIGITS
     if raw.name == "varchar":
-        return raw.collation in CODE_POINT_ORDER
+        return sorts_text and raw.collation in CODE_POINT_ORDER
     return raw.name in ORDERED
