@@ -131,5 +131,5 @@ def purged(why: str) -> SourceError:
     return SourceError(
         "source.slot_lost",
         f"the upstream has purged binlogs that we have not read: {why}",
-        f"Raise binlog_expire_logs_seconds. {START_OVER}",
+        f"Raise binlog_expire_logs_seconds (expire_logs_days before MariaDB 10.6). {START_OVER}",
     )
