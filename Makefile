@@ -17,7 +17,6 @@ $(VENV)/.ready: requirements.lock pyproject.toml
 demo: setup
 	$(BIN)/headwater demo
 
-# One process: two (-n 2 --dist worksteal) are faster, but on two cores some tests then wait longer than they allow.
 test: setup
 	$(BIN)/python -m pytest -q --durations=10 tests
 

@@ -30,17 +30,12 @@ settings.load_profile("headwater")
 _numbers = itertools.count(1)
 
 NOT_TESTED = "MySQL was not tested"
-FIRST = ("integration", "faults")  # the long ones: what comes last is short, so that no process waits for another
 
 
 @pytest.hookimpl(tryfirst=True)  # before hypothesis reads the option
 def pytest_configure(config: pytest.Config) -> None:
     if config.option.hypothesis_seed is None:
         config.option.hypothesis_seed = random.randrange(1 << 32)
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items.sort(key=lambda item: item.path.parent.name not in FIRST)
 
 
 @dataclass(frozen=True)

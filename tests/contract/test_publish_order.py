@@ -16,7 +16,7 @@ from headwater.engine.guard import Guard
 from headwater.engine.upstreams import upstream_of
 from headwater.errors import DataError
 from headwater.meta import connections, lease, relations
-from headwater.model import ConnectionState, TableState
+from headwater.model import ConnectionState, RelationInfo, TableState
 from support.lake import definitions
 
 SPOILED = (
@@ -44,14 +44,15 @@ def hw(database: Any, tmp_path: Path) -> Iterator[Any]:
         yield hw
 
 
-@pytest.mark.parametrize("spoil", SPOILED)
-def test_a_table_that_lost_its_identity_is_not_published_and_can_still_be_updated(
-    hw: Any, database: Any, spoil: str
-) -> None:
-    database.execute(spoil)
+def owner(hw: Any) -> lease.Lease:
     with hw._home.meta.write() as c:
         held = lease.take(c, "server", "test")
     assert held is not None
+    return held
+
+
+def begun(hw: Any, held: lease.Lease) -> RelationInfo:
+    """The table after a server has begun with it."""
     backfill = Backfill(hw._home, held, no_spark, lambda: None)
     try:
         backfill.tick()
@@ -59,7 +60,17 @@ def test_a_table_that_lost_its_identity_is_not_published_and_can_still_be_update
         backfill.stop()
     with hw._home.meta.read() as c:
         relation = relations.find(c, "t")
-    assert relation is not None and relation.state is TableState.FAILED
+    assert relation is not None
+    return relation
+
+
+@pytest.mark.parametrize("spoil", SPOILED)
+def test_a_table_that_lost_its_identity_is_not_published_and_can_still_be_updated(
+    hw: Any, database: Any, spoil: str
+) -> None:
+    database.execute(spoil)
+    relation = begun(hw, owner(hw))
+    assert relation.state is TableState.FAILED
     assert relation.error is not None and relation.error["code"].startswith("table.")
     published = "SELECT count(*) FROM pg_publication_tables WHERE tablename = 't'"
     assert database.execute(published) == [(0,)]
@@ -71,39 +82,23 @@ def test_a_table_that_lost_its_identity_is_not_published_and_can_still_be_update
 
 
 def test_a_table_as_it_was_defined_is_published_and_waits(hw: Any, database: Any) -> None:
-    with hw._home.meta.write() as c:
-        held = lease.take(c, "server", "test")
-    assert held is not None
-    backfill = Backfill(hw._home, held, no_spark, lambda: None)
-    try:
-        backfill.tick()
-    finally:
-        backfill.stop()
-    with hw._home.meta.read() as c:
-        relation = relations.find(c, "t")
-    assert relation is not None and relation.state is TableState.WAITING
+    relation = begun(hw, owner(hw))
+    assert relation.state is TableState.WAITING
     assert database.execute("SELECT count(*) FROM pg_publication_tables WHERE tablename = 't'") == [(1,)]
     database.execute(UPDATE)
 
 
 def test_a_table_that_is_stopped_while_it_is_published_stays_stopped(hw: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    with hw._home.meta.write() as c:
-        held = lease.take(c, "server", "test")
-        relation = relations.find(c, "t")
-    assert held is not None and relation is not None
+    held = owner(hw)
     error = DataError("data.rewritten", "its rows changed", "RESYNC TABLE t")
     reached = []
 
     def watcher_is_faster(point: str) -> None:
         if point == "publication.altered":
+            with hw._home.meta.read() as c:
+                (relation,) = relations.named(c)
             Guard(hw._home, held).stop(relation.id, error)
             reached.append(point)
 
     monkeypatch.setattr(crash, "here", watcher_is_faster)
-    backfill = Backfill(hw._home, held, no_spark, lambda: None)
-    try:
-        backfill.tick()
-    finally:
-        backfill.stop()
-    with hw._home.meta.read() as c:
-        assert reached and relations.get(c, relation.id).state is TableState.FAILED
+    assert begun(hw, held).state is TableState.FAILED and reached

@@ -111,6 +111,12 @@ class Version:
         return {t: case for t, case in known.items() if t not in later}
 
 
+def of(*kinds: str) -> pytest.MarkDecorator:
+    """Only the versions of these kinds."""
+    names = [name for name in versions.VERSIONS if versions.kind_of(name) in kinds]
+    return pytest.mark.parametrize("served", names, indirect=True, scope="module")
+
+
 @pytest.fixture(scope="module", params=versions.VERSIONS)
 def served(request: pytest.FixtureRequest) -> Iterator[tuple[str, Any]]:
     with versions.serve(request.param) as server:
@@ -235,11 +241,10 @@ def test_a_connection_and_its_tables_are_checked(defined: Captured, version: Ver
     assert e.value.code == "table.no_key", e.value
 
 
+@of("mysql", "mariadb")
 def test_text_is_called_ordered_only_where_the_server_tells_a_nul_from_nothing(
     defined: Captured, version: Version
 ) -> None:
-    if version.is_postgres:
-        return
     collation = "utf8mb4_nopad_bin" if versions.kind_of(version.name) == "mariadb" else "utf8mb4_0900_bin"
     version.say(f"CREATE TABLE t (k varchar(9) CHARACTER SET utf8mb4 COLLATE {collation} PRIMARY KEY)")
     found = upstream_of(defined.home.meta, defined.id).find_table(version.schema, "t", None, ())
@@ -247,20 +252,18 @@ def test_text_is_called_ordered_only_where_the_server_tells_a_nul_from_nothing(
     assert found.columns[0].type.ordered == bool(tells)
 
 
+@of("mariadb")
 def test_a_compressed_column_is_refused(defined: Captured, version: Version) -> None:
-    if versions.kind_of(version.name) != "mariadb":
-        return
     version.say("CREATE TABLE t (id int PRIMARY KEY, v varchar(99) COMPRESSED)")
     with pytest.raises(HeadwaterError) as e:
         upstream_of(defined.home.meta, defined.id).find_table(version.schema, "t", None, ())
     assert e.value.code == "table.column_type" and "MODIFY `v` varchar(99);" in e.value.hint
 
 
+@of("mysql", "mariadb")
 def test_a_log_that_is_removed_early_is_told_with_the_statement_that_mends_it(
     defined: Captured, version: Version
 ) -> None:
-    if version.is_postgres:
-        return
     upstream = upstream_of(defined.home.meta, defined.id)
     old = version.name == "mariadb-10.5"
     version.say(f"SET GLOBAL {'expire_logs_days = 1' if old else 'binlog_expire_logs_seconds = 86400'}")

@@ -21,7 +21,7 @@ from headwater import config
 from headwater.backfill.files import FileWriter
 from headwater.decode.values import arrow_schema
 from headwater.errors import HeadwaterError, Retry
-from headwater.model import Layout, RelationInfo, Span
+from headwater.model import DataFile, Layout, RelationInfo, Span
 from headwater.relation import base, read
 from headwater.relation.keys import in_any, literal
 from headwater.relation.overlay import Overlay, read_keys
@@ -68,7 +68,8 @@ def fold(
         own.conf.set(name, value)
     exact = layout.complete and layout.base_version == newest  # the base holds what the layout shows, and nothing else
     if small and exact and not small.marked and overlay.rows <= config.REPLACED_ROWS:
-        return _replace(own, storage, relation, layout, overlay, app_id, version)
+        files = _write(own, storage, relation, layout, overlay)
+        return base.replace_files(storage, relation.base_path, files, app_id, version)
     _merge(own, storage, relation, layout, overlay)
     made = base.transaction_commit(storage, relation.base_path, app_id, version)
     # a MERGE that changes nothing makes no commit: the base is already what the fold would make it
@@ -92,22 +93,16 @@ def remove(session: SparkSession, storage: Storage, relation: RelationInfo, span
     return base.current_version(storage, relation.base_path)
 
 
-def _replace(
-    session: SparkSession,
-    storage: Storage,
-    relation: RelationInfo,
-    layout: Layout,
-    overlay: Overlay,
-    app_id: str,
-    version: int,
-) -> int:
+def _write(
+    session: SparkSession, storage: Storage, relation: RelationInfo, layout: Layout, overlay: Overlay
+) -> tuple[DataFile, ...]:
+    """The relation as the overlay leaves it, in files next to its base."""
     rows = read.dataframe(session, storage, relation, layout, overlay).toArrow()
     schema = arrow_schema(relation.columns)
     with FileWriter(storage, relation.base_path, schema, key=relation.key, label="fold") as writer:
         for batch in rows.cast(schema).to_batches():
             writer.write(batch)
-        files = writer.close()
-    return base.replace_files(storage, relation.base_path, files, app_id, version)
+        return writer.close()
 
 
 def _merge(session: SparkSession, storage: Storage, relation: RelationInfo, layout: Layout, overlay: Overlay) -> None:
