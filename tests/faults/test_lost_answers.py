@@ -49,7 +49,7 @@ def test_every_writer_survives_answers_that_are_lost(based: Based, monkeypatch: 
     while based.scan():
         continue
     based.publish()
-    based.committer.cover(based.id)
+    based.cover()
     based.committer.fold(based.id)
     based.committer.upkeep(based.id, based.rewrite)
     assert based.layout is not None and based.layout.settled
@@ -82,8 +82,7 @@ def scan(based: Based) -> None:
 
 def cover(based: Based) -> None:
     with answers_lost():
-        based.committer._rest_until.clear()
-        based.committer.cover(based.id)
+        based.cover()
 
 
 def fold(based: Based) -> None:

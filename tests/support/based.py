@@ -136,6 +136,11 @@ class Based:
         """Reads and covers the whole table."""
         while self.scan():
             continue
+        self.cover()
+
+    def cover(self) -> None:
+        """Covers what was read, now: the rest between two covers is not waited for."""
+        self.committer._rest_until.clear()
         self.committer.cover(self.id)
 
     def change(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 import zlib
+from collections.abc import Iterator
 
 import pyarrow as pa
 import pytest
@@ -45,20 +46,30 @@ def event(kind: int, body: bytes, end: int, *, checksum: bool = True, flags: int
 
 
 def wire(*payloads: bytes) -> bytes:
-    out = b""
+    out = []
     for payload in payloads:
         while True:
             piece, payload = payload[:0xFFFFFF], payload[0xFFFFFF:]
-            out += len(piece).to_bytes(3, "little") + b"\0" + piece
+            out += [len(piece).to_bytes(3, "little"), b"\0", piece]
             if len(piece) < 0xFFFFFF:
                 break
-    return out
+    return b"".join(out)
+
+
+def pieces(data: bytes, sizes: list[int], *, checksum: bool = True, after: int = 0) -> Iterator[Inbox]:
+    """What each call gives, until there is nothing more."""
+    flow = Flow(Blocks(data, sizes), PLACE, checksum, after)  # type: ignore[arg-type]
+    while True:
+        held, inbox = not flow.drained, Inbox()
+        if not flow.fill() + flow.drain(inbox) and not held:
+            return
+        yield inbox
 
 
 def read(data: bytes, sizes: list[int], *, checksum: bool = True, after: int = 0) -> list[tuple[int, bytes]]:
-    flow, inbox = Flow(Blocks(data, sizes), PLACE, checksum, after), Inbox()  # type: ignore[arg-type]
-    while flow.fill() + flow.drain(inbox):
-        pass
+    inbox = Inbox()
+    for piece in pieces(data, sizes, checksum=checksum, after=after):
+        piece.carry(inbox, 0, 0)
     data_, lengths = inbox.arrays()
     messages, at = [], 0
     for length in lengths.tolist():
@@ -161,18 +172,28 @@ def test_a_compressed_transaction_is_inflated_in_pieces() -> None:
     payload = event(ev.TRANSACTION_PAYLOAD, fields + packed, 5000)
     xid = event(ev.XID, b"", 6000)
     data = wire(ROTATE, b"\0" + payload, b"\0" + xid)
-    flow = Flow(Blocks(data, [1 << 20]), PLACE, True)  # type: ignore[arg-type]
-    flow.fill()
-    sizes = []
-    while True:
-        inbox = Inbox()
-        if not flow.fill() + flow.drain(inbox):
-            break
-        sizes.append(inbox.size)
+    sizes = [piece.size for piece in pieces(data, [1 << 20])]
     assert max(sizes) <= BUFFER_BYTES + 400_000 and sum(sizes) > len(plain)
     assert read(data, [4096]) == [*((9 << 36 | 5000, e) for e in inner), (9 << 36 | 6000, xid[:-4])]
     with pytest.raises(DataError):
         read(wire(ROTATE, b"\0" + event(ev.TRANSACTION_PAYLOAD, fields + packed[:-9], 5000)), [4096])
+
+
+def test_no_piece_is_larger_because_compressed_transactions_came_before() -> None:
+    """The inbox is cut where it is full: what is drained at once must stay small, whatever mixture comes."""
+    plain = event(ev.XID, b"12345678", 2, checksum=False)
+    packed = pa.Codec("zstd").compress(plain, asbytes=True)
+    fields = bytes([2, 1, 0, 3, 1, len(plain), 1, 1, len(packed), 0])
+    payload = event(ev.TRANSACTION_PAYLOAD, fields + packed, 5000)
+    rows = event(ev.WRITE_ROWS, bytes(8000), 6000)
+    large = event(ev.WRITE_ROWS, bytes(3 * BUFFER_BYTES), 7000)
+    before, after = [b"\0" + rows] * 20 + [b"\0" + payload], [b"\0" + rows] * 4000
+    data = wire(ROTATE, *(before * 100), *after, b"\0" + large, *after)
+    sizes = sorted(piece.size for piece in pieces(data, [1 << 30]))
+    assert sum(sizes) > 10_000 * 8000
+    *others, largest = sizes
+    assert max(others) <= 1.1 * BUFFER_BYTES, "an event of three buffers makes one larger piece, and only one"
+    assert largest <= 8 * BUFFER_BYTES
 
 
 def test_a_compressed_event_becomes_the_plain_one() -> None:

@@ -45,6 +45,7 @@ class Flow:
         self._after = after
         self._inflating: Iterator[bytes] = iter(())  # events of a compressed transaction that are still to come
         self._inflated = b""  # the next of them; empty: there are none
+        self.drained = True  # the buffer holds no whole event
         self._told = b""
         self._state = np.zeros(p.STATE_LENGTH, np.int64)
         self._state[p.CHECKSUM] = checksum
@@ -55,9 +56,10 @@ class Flow:
     def fill(self) -> int:
         """Reads what is there into the buffer, until it is full; the number of bytes.
 
-        Nothing is read while a compressed transaction is being inflated: what follows it waits in the socket.
+        Nothing is read before all that came is drained: while a compressed transaction is inflated, what follows it
+        waits in the socket, and the buffer grows for nothing but an event that is larger.
         """
-        if self._inflated:
+        if not self.drained:
             return 0
         if self._end == len(self._buffer):
             self._compact()
@@ -81,6 +83,7 @@ class Flow:
         A compressed transaction comes in pieces of about a buffer, one at each call.
         """
         s, added = self._state, 0
+        self.drained = False
         while True:
             if self._inflated:
                 return added + self._inflate(into)
@@ -103,6 +106,7 @@ class Flow:
                 )
             added += self._take_slowly(p.payload_of(self._buffer, s), into)
             s[p.TAKEN] += s[p.PACKET]
+        self.drained = True
         if s[p.TAKEN] == self._end:
             s[p.TAKEN] = self._end = 0
             if len(self._buffer) > BUFFER_BYTES:
@@ -119,16 +123,17 @@ class Flow:
         self._lengths = np.empty(most, np.int64)
 
     def _compact(self) -> None:
-        """Moves a half-received event to the front; one that fills the buffer gets a larger one."""
+        """Moves a half-received event to the front; one that fills the buffer gets a larger one, for as long."""
         taken = int(self._state[p.TAKEN])
         left = self._end - taken
-        if left > len(self._buffer) // 2:
-            self._buffer = self._buffer[taken:]
-            self._end = left
-            self._make_room(2 * (taken + left))
-        else:
+        size = BUFFER_BYTES if left <= BUFFER_BYTES // 2 else 2 * left
+        if size == len(self._buffer):
             self._buffer[:left] = self._buffer[taken : self._end].copy()
             self._end = left
+        else:
+            self._buffer = self._buffer[taken:]
+            self._end = left
+            self._make_room(size)
         self._state[p.TAKEN] = 0
 
     def _take_slowly(self, payload: bytes, into: Inbox) -> int:

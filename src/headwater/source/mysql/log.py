@@ -115,6 +115,7 @@ class MysqlLog:
         came = False
         try:
             while True:
+                held = not self._flow.drained  # then nothing is read, though more may have come
                 got = self._flow.fill()
                 added = self._flow.drain(into)
                 now = time.monotonic()
@@ -124,7 +125,7 @@ class MysqlLog:
                     return
                 if added:
                     came = True
-                elif got:
+                elif got or held:
                     continue  # a part of an event
                 elif came or self._woken(self._poll.poll((until - now) * 1000)):
                     return
