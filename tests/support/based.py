@@ -210,10 +210,13 @@ class Based:
     def rewrite(self, relation: RelationInfo) -> None:
         DeltaTable(self.home.storage.url(relation.base_path)).optimize.compact()
 
-    def assert_exact(self) -> None:
-        """Every covered span of the newest layout is the upstream's at its index, from the base alone."""
-        layout = self.layout
-        assert layout is not None and layout.base_version == self.relation.base_version
+    def assert_exact(self, earlier: Layout | None = None) -> None:
+        """Every covered span of the newest layout is the upstream's at its index, from the base alone.
+
+        Or of an earlier one, as a reader has pinned it.
+        """
+        layout = earlier or self.layout
+        assert layout is not None and (earlier or layout.base_version == self.relation.base_version)
         table = DeltaTable(self.home.storage.url(self.relation.base_path), version=layout.base_version)
         listed = table.to_pyarrow_table().to_pylist()
         for s in layout.spans:

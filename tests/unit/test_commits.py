@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import threading
 import time
@@ -15,12 +16,13 @@ from deltalake.exceptions import CommitFailedError
 from deltalake.transaction import AddAction
 
 from headwater import storage as storage_module
+from headwater.engine import committer
 from headwater.engine.committer import FOLD, UPKEEP
 from headwater.errors import DataError
-from headwater.meta import connections, intents, relations, settle, spans, tables
+from headwater.meta import connections, epochs, intents, relations, settle, spans, tables
 from headwater.model import Epoch
 from headwater.relation import base, commits, rewrite
-from headwater.storage import Storage
+from headwater.storage import Storage, boot
 from support.based import Based
 
 
@@ -99,6 +101,56 @@ def test_whatever_comes_next_first_records_a_fold_that_was_left(based: Based, th
     based.assert_exact()
 
 
+@pytest.mark.parametrize("by", ["cover", "fold", "upkeep"])
+def test_a_commit_is_synced_before_meta_has_its_version(
+    based: Based, by: str, synced: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert based.scan()
+    based.cover()
+    assert based.scan()
+    based.change()
+    log, recorded = based.log_entry(0).parent, list[int]()
+    record = relations.set_base_version
+
+    def recording(c: sa.Connection, id: int, version: int) -> None:
+        assert log / f"{version:020d}.json" in synced
+        recorded.append(version)
+        record(c, id, version)
+
+    monkeypatch.setattr(relations, "set_base_version", recording)
+    del synced[:]
+    work = {
+        "cover": based.cover,
+        "fold": lambda: based.committer.fold(based.id),
+        "upkeep": lambda: based.committer.upkeep(based.id, lambda relation: compacted(based)),
+    }
+    work[by]()
+    assert recorded == [based.relation.base_version]
+
+
+def compacted(based: Based) -> None:
+    """A commit that changes no row."""
+    path = based.relation.base_path
+    base.add_files(based.home.storage, path, [], "upkeep", base.current_version(based.home.storage, path) + 1)
+
+
+def test_what_upkeep_could_not_record_is_recorded_by_the_next(based: Based, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An intent that stayed for ever would keep the base from being vacuumed."""
+    based.fill()
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(commits, "make_durable", full)
+        with pytest.raises(OSError, match="No space"):
+            based.committer.upkeep(based.id, lambda relation: compacted(based))
+    assert [i.kind for i in based.intents()] == [UPKEEP]
+    assert based.committer.upkeep(based.id, lambda relation: None) is not None
+    assert based.intents() == []
+    assert based.relation.base_version == base.current_version(based.home.storage, based.relation.base_path)
+
+
 def test_after_a_kill_a_committed_fold_is_recorded_and_synced(based: Based, synced: list[Path]) -> None:
     version = left_in_delta(based)
     del synced[:]
@@ -119,6 +171,38 @@ def test_after_a_power_loss_a_commit_that_nobody_recorded_is_taken_back_and_made
     based.committer.fold(based.id)
     assert based.layout is not None and based.layout.log_index == len(based.states) - 1
     based.assert_exact()
+
+
+def test_where_the_system_does_not_name_its_boots_every_recovery_follows_a_power_loss(
+    based: Based, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(committer, "boot", lambda: "")
+    version = left_in_delta(based)
+    whole = based.log_entry(version).read_bytes()
+    based.log_entry(version).write_bytes(whole[: len(whole) // 2])  # torn
+    based.new_committer().recover()
+    assert based.intents() == [] and based.relation.base_version == version - 1
+    assert base.current_version(based.home.storage, based.relation.base_path) == version - 1
+
+
+def test_a_recovery_records_what_a_fold_made_before_it_takes_up_a_rewrite(based: Based) -> None:
+    """A rewrite is recorded by taking the newest version for what meta has, so no fold may be hidden in that."""
+    based.fill()
+    with based.meta.write() as c:
+        intents.add(c, based.id, UPKEEP, {"checkpoint": False, "boot": boot()})
+    based.change()
+    based.fails_after_commit, based.failure = 1.0, KeyboardInterrupt()
+    with pytest.raises(KeyboardInterrupt):
+        based.committer.fold(based.id)
+    assert [i.kind for i in based.intents()] == [UPKEEP, FOLD]
+    based.new_committer().recover()
+    assert based.intents() == []
+    with based.meta.read() as c:
+        newest = epochs.newest(c)
+        assert newest is not None
+        shown = {epochs.layout_at(c, based.id, id) for id in range(1, newest.id + 1)} - {None}
+    for layout in shown:
+        based.assert_exact(layout)
 
 
 def test_a_base_whose_commits_cannot_be_taken_back_is_left_alone_until_they_can(
@@ -147,6 +231,35 @@ def test_a_base_whose_commits_cannot_be_taken_back_is_left_alone_until_they_can(
     based.committer.fold(based.id)
     assert based.intents() == [] and based.home.live.failures.of(table=based.id) == []
     based.assert_exact()
+
+
+@pytest.mark.parametrize("removed", range(4))
+def test_a_log_that_is_taken_back_has_no_gap_wherever_that_is_interrupted(
+    based: Based, removed: int, synced: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A reader that finds a later entry without an earlier one takes the base for damaged."""
+    for _ in range(3):
+        compacted(based)
+    storage, path = based.home.storage, based.relation.base_path
+    real, left = Storage.remove, [removed]
+
+    def remove(self: Storage, name: str) -> None:
+        if name.endswith(".json"):
+            if not left[0]:
+                raise KeyboardInterrupt
+            left[0] -= 1
+        real(self, name)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Storage, "remove", remove)
+        with contextlib.suppress(KeyboardInterrupt):
+            commits.take_back(storage, path, 0)
+    assert base.current_version(storage, path) == 3 - removed
+    entries = [p for p in storage.list(f"{path}/_delta_log") if p.endswith(".json")]
+    assert entries == [f"{path}/_delta_log/{v:020d}.json" for v in range(4 - removed)]
+    commits.take_back(storage, path, 0)
+    assert base.current_version(storage, path) == 0
+    assert based.log_entry(0).parent in synced, "what is gone does not come back with the next power loss"
 
 
 def test_after_a_power_loss_a_cover_is_made_again_with_the_files_of_its_scans(based: Based) -> None:
@@ -266,6 +379,16 @@ def test_what_is_synced_depends_on_the_commit_and_not_on_the_base(based: Based, 
     assert new and {p for p in synced if p.suffix == ".parquet"} == new
     assert based.log_entry(based.relation.base_version) in synced
     assert {based.log_entry(0).parent, based.home.path / based.relation.base_path} <= set(synced)
+
+
+def test_where_the_log_has_lost_what_a_commit_added_all_of_the_base_is_synced(based: Based, synced: list[Path]) -> None:
+    based.fill()
+    storage, path, version = based.home.storage, based.relation.base_path, based.relation.base_version
+    rewrite.checkpoint(storage, based.relation)
+    based.log_entry(1).unlink()
+    del synced[:]
+    commits.make_durable(storage, path, 0, version)
+    assert {based.home.path / name for name in storage.list(path)} <= set(synced)
 
 
 def test_a_checkpoint_is_synced_and_the_log_before_it_goes_when_it_is_old(based: Based, synced: list[Path]) -> None:

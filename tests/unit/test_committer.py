@@ -126,6 +126,42 @@ def test_a_retried_cover_commits_the_same_files_with_the_same_number(
     assert b.ids() == [1, 2]
 
 
+@pytest.mark.parametrize("point", ["cover.decided", "cover.added"])
+def test_what_a_cover_read_again_and_added_is_not_removed_by_whoever_ends_it(
+    b: Commits, point: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It takes the old rows of its spans out first; once its own rows are in the base these would go with them."""
+    b.scan(0, [1, 2], high=10)
+    b.idle(50)
+    assert b.cover() is not None
+    with b.home.meta.write() as c:
+        spans.read_all_again(c, b.relation_id)
+    b.scan(0, [2, 3], high=60)
+    b.idle(70)
+    with monkeypatch.context() as patch:
+        dying_at(point, patch)
+        with pytest.raises(Dies):
+            b.cover()
+    b.restart().recover()
+    assert intents_of(b) == [committer.COVER], "it may need Spark, which runs later"
+    assert b.cover() is not None
+    assert b.ids() == [2, 3] and len(b.emptied) == 1 and not intents_of(b)
+
+
+def test_upkeep_leaves_a_base_alone_whose_cover_is_not_recorded(b: Commits, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its number is all that says that the files of its scans are in the base."""
+    b.scan(0, [1, 2], high=10)
+    b.idle(50)
+    with monkeypatch.context() as patch:
+        dying_at("cover.added", patch)
+        with pytest.raises(Dies):
+            b.committer.cover(b.relation_id)
+    rewritten: list[int] = []
+    assert b.committer.upkeep(b.relation_id, lambda r: rewritten.append(r.id)) is None
+    assert not rewritten and intents_of(b) == [committer.COVER] and b.layout() is None
+    assert b.cover() is not None and b.ids() == [1, 2]
+
+
 def test_a_missing_file_is_an_error_and_no_smaller_table(b: Commits) -> None:
     gone = b.scan(0, [1, 2], high=10)
     b.home.storage.remove(f"{b.relation.base_path}/{gone}")
@@ -192,6 +228,44 @@ def test_a_fold_takes_everything_up_to_the_newest_epoch_and_settles_what_it_took
     b.log(1, position=40, table=1)
     b.publish()
     assert b.committer.fold(b.relation_id) is None, "what came is another table's"
+
+
+def test_a_fold_up_to_an_index_takes_nothing_that_came_after_it(b: Commits) -> None:
+    """A table that has stopped is folded to where it stopped, and no further."""
+    covered(b)
+    b.log(2, position=30)
+    b.publish()
+    assert b.committer.fold(b.relation_id, upto=4) is not None
+    assert [i for i, _ in b.merged] == [4] and b.layout().log_index == 4  # type: ignore[union-attr]
+
+
+def test_a_fold_over_changes_that_are_gone_is_an_error_and_not_a_fold_of_none(b: Commits) -> None:
+    covered(b)
+    with b.home.meta.write() as c:
+        c.execute(sa.delete(tables.part))
+        c.execute(sa.delete(tables.segment))
+    with pytest.raises(DataError) as e:
+        b.committer.fold(b.relation_id)
+    assert e.value.code == "data.history_missing" and b.states == ["covered", "covered"]
+
+
+def test_a_cover_that_is_recorded_after_a_later_fold_moves_nothing_back(
+    b: Commits, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    b.scan(0, [1], high=10)
+    b.idle(50)
+    assert b.cover() is not None
+    b.scan(1, [11], high=10)
+    with monkeypatch.context() as patch:
+        dying_at("cover.added", patch)
+        with pytest.raises(Dies):
+            b.cover()
+    b.log(2, position=60)
+    b.publish()
+    assert b.restart().fold(b.relation_id) is not None
+    folded = b.delta_version()
+    assert b.cover() is not None
+    assert b.relation.base_version == b.delta_version() == folded and b.ids() == [1, 11]
 
 
 def test_a_fold_that_died_after_its_merge_is_recorded_and_one_that_died_before_is_forgotten(
@@ -321,6 +395,23 @@ def test_an_idle_table_moves_on_without_a_fold_but_never_over_changes_that_are_g
         c.execute(sa.delete(tables.segment).where(tables.segment.c.last_index <= 8))
     assert b.committer.advance([b.relation_id]) is None
     assert b.layout().log_index == 6, "what is not kept is not known to be no change"  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("by", ["fold", "advance"])
+def test_what_a_scan_did_not_see_still_counts_after_other_spans_have_moved_on(b: Commits, by: str) -> None:
+    """A span that is read and not shown yet begins where its scan did: no fold has taken its changes in."""
+    b.scan(0, [1], high=20, log_index=4)
+    b.scan(1, [11], high=900, log_index=2)
+    b.log(4, position=20)
+    assert b.cover() is not None and b.states == ["settled", "scanned"]
+    b.log(3, position=30, table=TABLE if by == "fold" else TABLE + 1)
+    b.publish()
+    moved = b.committer.fold(b.relation_id) if by == "fold" else b.committer.advance([b.relation_id])
+    assert (moved is not None) == (by == "fold"), "a table that is not whole cannot be moved over the log"
+    assert b.spans[1].log_index == 2
+    b.idle(900)
+    assert b.cover() is not None and b.states[1] == "covered"
+    assert b.layout().log_index == 2  # type: ignore[union-attr]
 
 
 def test_the_first_error_of_a_table_counts_and_how_far_it_is_whole_stands_with_it(b: Commits) -> None:
