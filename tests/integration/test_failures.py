@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 from pyspark.sql import SparkSession
 
 import headwater
 from headwater.engine.results import TableStatus
-from headwater.errors import DefinitionError, HeadwaterError, SourceError
+from headwater.errors import DefinitionError, HeadwaterError, SourceError, StaleWarning
 from headwater.meta import connections
+from headwater.meta.tables import connection
 from headwater.model import ConnectionState
 from support import upstreams
 from support.lake import assert_equal, definitions
@@ -130,6 +133,27 @@ def test_files_that_were_removed_from_outside_are_an_error_with_the_way_out(
             hw.sql("SELECT sum(id) FROM t")
         assert (e.value.code, e.value.exit_status) == ("data.base_damaged", 1)
         assert "RESYNC TABLE" in e.value.hint
+
+
+def test_an_answer_says_how_old_it_is_and_one_that_is_too_old_is_refused(
+    database: Any, spark: SparkSession, tmp_path: Path
+) -> None:
+    database.execute("CREATE TABLE t (id int PRIMARY KEY)")
+    database.execute("INSERT INTO t VALUES (1)")
+    with headwater.open(tmp_path / "home", spark=spark) as hw:
+        hw.run(definitions(database, ["t"]), once=True, fold=False)
+        with hw._home.meta.write() as c:  # its last word came twelve minutes ago
+            c.execute(sa.update(connection).values(position_at=time.time() - 720))
+        for query in ("SELECT count(*) AS n FROM t", "SELECT count(*) AS n FROM changelog('pg', table => 't')"):
+            with pytest.warns(StaleWarning, match="pg: 12 min behind: no server is running"):
+                (result,) = hw.sql(query, max_age_s=3600)
+            assert [(b.connection, b.reason) for b in result.behind] == [("pg", "no server is running")]
+            with pytest.raises(HeadwaterError, match="pg: 12 min behind") as e:
+                hw.sql(query, max_age_s=60)
+            assert (e.value.code, e.value.exit_status) == ("query.stale", 1)
+        with pytest.warns(StaleWarning, match="12 min"):
+            assert hw.table("t").count() == 1
+        assert hw.sql("SELECT 1 AS n", max_age_s=1)[0].rows.to_pylist() == [{"n": 1}], "it reads nothing that is old"
 
 
 REFUSED = (

@@ -85,12 +85,24 @@ def test_a_failed_table_keeps_its_claim_for_the_hours_of_retention(lake: Lake) -
     lake.add("good", 9)
     bad = lake.add("bad", 2)
     lake.fail(bad)
+    assert lake.enforce(retention__hours="0").needed == 2, "it may be folded to where it stopped first"
     assert lake.enforce(now=time.time() + 23 * HOUR_S).needed == 2
     assert not lake.table(bad).history_missing
     assert lake.enforce(now=time.time() + 25 * HOUR_S).needed == 9
     error = lake.table(bad).error or {}
     assert error["code"] == "data.history_missing" and error["hint"] == "RESYNC TABLE bad reads it anew."
     assert "24 h" in error["message"] and FAULT.message in error["message"]
+    assert lake.enforce(now=time.time() + 25 * HOUR_S).needed == 9
+    assert lake.enforce().needed == 9, "what it has lost is not held back for another day"
+
+
+def test_a_table_that_failed_before_it_showed_anything_keeps_its_claim_from_its_beginning(lake: Lake) -> None:
+    lake.add("good", 9)
+    with lake.home.meta.write() as c:
+        bad = add_table(c, "bad", COLUMNS, ("a",), connection_id=lake.log.id)
+        relations.set_begin(c, bad, 3)
+    lake.fail(bad)
+    assert lake.enforce().needed == 3, "a start tries it again"
     assert lake.enforce(now=time.time() + 25 * HOUR_S).needed == 9
 
 

@@ -405,6 +405,10 @@ def test_a_checkpoint_is_synced_and_the_log_before_it_goes_when_it_is_old(based:
     assert commits.cut(storage, path, version - 1, now + 60) == 0, "a version before the checkpoint is read"
     based.change()
     based.committer.fold(based.id)
+    checkpoint = log / f"{version:020d}.checkpoint.parquet"
+    aside = checkpoint.rename(log / "aside")
+    assert commits.cut(storage, path, based.relation.base_version, now + 60) == 0, "the checkpoint is not there"
+    aside.rename(checkpoint)
     assert commits.cut(storage, path, based.relation.base_version, now + 60) == version
     assert not based.log_entry(version - 1).exists()
     based.assert_exact()

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from headwater.engine.caller import Caller, _current
-from headwater.engine.queries import Queries, Running
+from headwater.engine.queries import Queries, Running, Why
 from headwater.errors import DefinitionError, QueryError
 from support.wait import wait_for
 
@@ -87,24 +87,70 @@ def test_a_query_that_outlives_its_timeout_is_ended() -> None:
 
 
 def test_a_caller_that_has_gone_before_its_query_begins_gets_none() -> None:
-    queries, caller = Queries(), Caller("ann", 7)
+    queries, caller, began = Queries(), Caller("ann", 7), list[int]()
     caller.hang_up()
     token = _current.set(caller)
     try:
         with pytest.raises(QueryError):
-            queries.run("SELECT 1", lambda q: q.check())
+            queries.run("SELECT 1", lambda q: began.append(q.id))
     finally:
         _current.reset(token)
     wait_for(lambda: not queries.all(), "nothing is left")
+    assert began == []
 
 
-def test_a_query_that_waits_for_spark_to_start_lets_its_caller_go_at_once() -> None:
-    queries, starts = Queries(), threading.Event()
-    with pytest.raises(QueryError):
-        queries.run("SELECT 1", lambda q: starts.wait(60), timeout_s=0.05)
+def test_a_query_that_waits_for_spark_to_start_lets_its_caller_go_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headwater.engine.queries.END_S", 3600.0)
+    queries, starts, gone = Queries(), threading.Event(), threading.Event()
+
+    def ask() -> None:
+        with pytest.raises(QueryError):
+            queries.run("SELECT 1", lambda q: starts.wait(60), timeout_s=0.05)
+        gone.set()
+
+    threading.Thread(target=ask, daemon=True).start()
+    assert gone.wait(30)
     assert [q.state for q in queries.all()] == ["cancelling"]
     starts.set()
     wait_for(lambda: not queries.all(), "it ends by itself")
+
+
+def test_an_interrupt_ends_the_query(monkeypatch: pytest.MonkeyPatch) -> None:
+    queries, work = Queries(), Work()
+
+    def interrupted(query: Running) -> None:
+        assert work.began.wait(60)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("headwater.engine.queries._await", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        queries.run("SELECT 1", work)
+    assert queries.all() == []
+
+
+def test_an_answer_that_was_there_when_its_query_was_ended_is_given() -> None:
+    queries, told = Queries(), threading.Event()
+
+    def work(query: Running) -> str:
+        query.stop_with(told.set)
+        query.cancel(Why.ASKED)
+        assert told.wait(60)
+        return "the answer"
+
+    assert queries.run("SELECT 1", work) == "the answer"
+
+
+def test_the_first_reason_for_an_end_is_told() -> None:
+    queries = Queries()
+
+    def work(query: Running) -> None:
+        query.stop_with(lambda: None)
+        query.cancel(Why.ASKED)
+        query.cancel(Why.STOPPING)
+        query.check()
+
+    with pytest.raises(QueryError, match="the query was cancelled by CANCEL QUERY"):
+        queries.run("SELECT 1", work)
 
 
 def test_only_a_running_query_can_be_cancelled() -> None:
