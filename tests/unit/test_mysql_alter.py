@@ -27,6 +27,8 @@ COLUMNS = (
     column("body", "text", charset="utf8mb4"),
     column("at", "timestamp", scale=0),
     column("raw", "binary", length=4, charset="binary"),
+    column("u", "int", unsigned=True),
+    column("f", "float"),
 )
 
 
@@ -89,6 +91,8 @@ def judged(clauses: str, mode: int = s.STRICT, **more: Any) -> str:
         "MODIFY body MEDIUMTEXT",
         "MODIFY at TIMESTAMP NULL DEFAULT NULL ON UPDATE CURRENT_TIMESTAMP(0)",
         "MODIFY raw BINARY(4) DEFAULT (uuid())",
+        "MODIFY u INT UNSIGNED, MODIFY u BIGINT, MODIFY u BIGINT UNSIGNED",
+        "MODIFY f FLOAT, MODIFY f DOUBLE PRECISION NOT NULL",
         "CONVERT TO CHARACTER SET utf8mb4 COLLATE utf8mb4_bin",
     ],
 )
@@ -141,6 +145,10 @@ def test_what_changes_no_value_is_followed(clauses: str) -> None:
         "MODIFY at TIMESTAMP NOT NULL",
         "MODIFY at DATETIME",
         "MODIFY raw BINARY(5)",
+        "MODIFY body TEXT(100)",
+        "MODIFY u INT",
+        "MODIFY f FLOAT(7,2)",
+        "MODIFY f DOUBLE(10,2)",
         "CONVERT TO CHARACTER SET latin1",
         "CONVERT TO CHARACTER SET binary",
         "ENGINE=MyISAM",
@@ -233,6 +241,12 @@ def test_a_text_of_the_key_must_keep_its_order(clauses: str, *, goes_on: bool) -
     assert goes_on or "collation" in found
 
 
+def test_a_conversion_may_put_a_text_of_the_key_in_another_order() -> None:
+    convert = "CONVERT TO CHARACTER SET utf8mb4"
+    assert judged(convert, taken=(Taken(TEXT_KEY, ("id",)),)) == ""
+    assert judged(convert, taken=(Taken(TEXT_KEY, ("s",)),), primary=frozenset({"s"})) != ""
+
+
 def test_a_text_of_the_key_whose_order_is_unknown_may_not_be_defined_anew() -> None:
     unknown = {"taken": (Taken(COLUMNS, ("name",)),), "primary": frozenset({"name"})}
     assert judged("MODIFY name VARCHAR(20) COLLATE utf8mb4_bin", **unknown) != ""
@@ -303,6 +317,17 @@ def test_a_declared_key_rests_on_an_index_that_may_go() -> None:
     assert judged("DROP CONSTRAINT i", **declared) != ""
     assert judged("MODIFY v INT NOT NULL", **declared) == ""
     assert judged("MODIFY v INT", **declared) != ""
+
+
+def test_a_key_that_rests_on_an_index_goes_on_when_the_primary_key_changes() -> None:
+    columns = (COLUMNS[0], column("v", "int", unique=True))
+    declared = {"taken": (Taken(columns, ("v",)),)}
+    for clauses in ("DROP PRIMARY KEY", "DROP PRIMARY KEY, ADD PRIMARY KEY (id, v)"):
+        assert judged(clauses, **declared) == ""
+        assert judged(clauses, mode=0, **declared) != "", "a new key rids columns of their NULLs"
+    assert judged("DROP INDEX i", primary=frozenset({"v"}), **declared) != "", (
+        "its own, though the primary one is alike"
+    )
 
 
 def test_cascades_that_the_log_shows_or_that_were_waived_do_no_harm() -> None:

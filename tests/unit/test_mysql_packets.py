@@ -22,20 +22,31 @@ PLACE = Position.of("binlog.000007", 4, 2)
 
 
 class Blocks:
-    """A socket that gives its bytes in blocks of given sizes, then says that there is nothing now."""
+    """A socket that gives its bytes in blocks of given sizes, and says after each that there is nothing now.
 
-    def __init__(self, data: bytes, sizes: list[int]) -> None:
+    Or it gives them without a pause, and hangs up.
+    """
+
+    def __init__(self, data: bytes, sizes: list[int], *, hangs_up: bool = False) -> None:
         self._data = data
         self._sizes = sizes
+        self._hangs_up = hangs_up
         self._at = self._turn = 0
+        self._pauses = False
+
+    @property
+    def left(self) -> int:
+        return len(self._data) - self._at
 
     def recv_into(self, view: memoryview) -> int:
-        if self._at == len(self._data):
+        if self._pauses or not (self.left or self._hangs_up):
+            self._pauses = False
             raise BlockingIOError
-        size = min(len(view), self._sizes[self._turn % len(self._sizes)], len(self._data) - self._at)
+        size = min(len(view), self._sizes[self._turn % len(self._sizes)], self.left)
         self._turn += 1
         view[:size] = self._data[self._at : self._at + size]
         self._at += size
+        self._pauses = not self._hangs_up
         return size
 
 
@@ -58,9 +69,10 @@ def wire(*payloads: bytes) -> bytes:
 
 def pieces(data: bytes, sizes: list[int], *, checksum: bool = True, after: int = 0) -> Iterator[Inbox]:
     """What each call gives, until there is nothing more."""
-    flow = Flow(Blocks(data, sizes), PLACE, checksum, after)  # type: ignore[arg-type]
+    blocks = Blocks(data, sizes)
+    flow = Flow(blocks, PLACE, checksum, after)  # type: ignore[arg-type]
     while True:
-        held, inbox = not flow.drained, Inbox()
+        held, inbox = not flow.drained or blocks.left, Inbox()
         if not flow.fill() + flow.drain(inbox) and not held:
             return
         yield inbox
@@ -126,7 +138,8 @@ def test_a_dump_from_the_head_of_its_file_begins_where_it_was_wanted() -> None:
     ends = [4_294_967_000, 4_294_967_290, 4_294_967_300, 4_294_968_000]
     body = zlib.compress(b"SELECT 1")
     compressed = event(ev.MARIA_QUERY_COMPRESSED, bytes(8) + b"\0\0\0\0\0\0" + b"\x81\x08" + body, 4_294_968_900)
-    data = wire(ROTATE, *(b"\0" + event(ev.XID, b"", end) for end in ends), b"\0" + compressed)
+    early = event(ev.MARIA_QUERY_COMPRESSED, bytes(8) + b"\0\0\0\0\0\0" + b"\x81\x08" + body, 4_294_966_900)
+    data = wire(ROTATE, b"\0" + early, *(b"\0" + event(ev.XID, b"", end) for end in ends), b"\0" + compressed)
     for i, end in enumerate(ends):
         messages = read(data, [4096], after=(7 + 2) << 36 | end)
         assert [number & (1 << 36) - 1 for number, _ in messages] == [*ends[i + 1 :], 4_294_968_900]
@@ -151,6 +164,25 @@ def test_an_end_of_the_flow_says_why(packet: bytes, number: int, text: str) -> N
     with pytest.raises(Refused) as e:
         read(wire(ROTATE, packet), [4096])
     assert (e.value.number, e.value.text) == (number, text)
+
+
+def test_a_reason_that_comes_together_with_the_end_is_told() -> None:
+    flow = Flow(Blocks(wire(ROTATE, b"\xff\xd4\x04#HY000purged"), [4096], hangs_up=True), PLACE, True)  # type: ignore[arg-type]
+    assert flow.fill()
+    with pytest.raises(Refused, match="purged"):
+        flow.drain(Inbox())
+    with pytest.raises(Refused, match="closed the connection"):
+        Flow(Blocks(b"", [1], hangs_up=True), PLACE, True).fill()  # type: ignore[arg-type]
+
+
+def test_the_room_of_a_large_event_is_given_back() -> None:
+    blocks = Blocks(wire(ROTATE, b"\0" + event(ev.WRITE_ROWS, bytes(3 * BUFFER_BYTES), 7000)), [1 << 30])
+    flow, sizes = Flow(blocks, PLACE, True), list[int]()  # type: ignore[arg-type]
+    while blocks.left:
+        flow.fill()
+        flow.drain(Inbox())
+        sizes.append(len(flow._buffer))
+    assert max(sizes) > 3 * BUFFER_BYTES and len(flow._buffer) == BUFFER_BYTES
 
 
 def test_a_compressed_transaction_becomes_its_events() -> None:
