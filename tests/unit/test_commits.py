@@ -452,6 +452,16 @@ def test_a_file_that_exists_is_never_written_to(tmp_path: Path) -> None:
     assert (tmp_path / "a/b").read_bytes() == b"first"
 
 
+def test_a_folder_that_was_removed_and_made_again_is_synced_again(tmp_path: Path, synced: list[Path]) -> None:
+    storage = Storage(tmp_path)
+    for _ in range(2):
+        del synced[:]
+        with storage.create("a/b/c") as f:
+            f.write(b"data")
+        assert {tmp_path, tmp_path / "a", tmp_path / "a/b"} <= set(synced)
+        storage.remove("a")
+
+
 @pytest.mark.parametrize("mode", ["append", "overwrite"])
 def test_who_meets_anothers_commit_does_not_build_on_it(based: Based, mode: str) -> None:
     """An owner that was stopped past its lease, and goes on between opening the base and its commit."""

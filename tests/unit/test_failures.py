@@ -84,11 +84,13 @@ KNOWN = (
         RuntimeError("org.apache.spark.SparkException: ... java.io.IOException: No space left on device"),
         "home.disk_full",
     ),
+    (OSError(errno.EDQUOT, "Disk quota exceeded"), "home.disk_full"),
     (OSError(errno.EIO, "Input/output error"), "home.unusable"),
     (sa.exc.OperationalError("SELECT 1", {}, Exception("server closed the connection")), "meta.unreachable"),
     (ConnectionRefusedError(111, "Connection refused"), "spark.failed"),
     (Py4JNetworkError("Answer from Java side is empty"), "spark.failed"),
     (Py4JNetworkError("[FILE_NOT_EXIST] file:/h/warehouse/1/part-0.parquet"), "data.base_damaged"),
+    (Py4JNetworkError("[FILE_NOT_EXIST] file:/h/runs/1/run-0.parquet"), "spark.failed"),
     (KeyError("x"), "job.failed"),
     (MemoryError(), "job.failed"),
 )
@@ -114,6 +116,30 @@ def test_a_table_whose_data_is_at_fault_stops_and_any_other_error_is_tried_again
     assert guard.attempt("upkeep", 1, lambda: True, False), "another job of the same table does not rest"
     assert not guard.attempt("fold", 77, raising(KeyError("x")), False)
     assert home.live.failures.of(table=77) == [], "a table that was dropped has no failures"
+
+
+def test_a_table_stops_only_for_what_waiting_does_not_mend_and_has_no_other_failures_then(home: Home) -> None:
+    with home.meta.write() as c:
+        held = lease.take(c, "server", "me")
+    assert held is not None
+    guard = Guard(home, held)
+    guard.attempt("fold", 1, raising(DataError("data.base_damaged", "not yet", "Wait.", Retry.AUTO)), False)
+    guard.attempt("upkeep", 2, raising(MachineError("spark.failed", "Spark is away", "Wait.", Retry.AUTO)), False)
+    good, bad = status_of(home, None).tables
+    assert (good.state, good.code) == ("defined", "data.base_damaged")
+    assert (bad.state, bad.code) == ("defined", "spark.failed")
+    guard.stop(2, DataError("data.rewritten", "its rows changed", "RESYNC TABLE bad"))
+    assert home.live.failures.of(table=2) == [] and len(home.live.failures.of(table=1)) == 1
+
+
+def test_an_owner_that_lost_its_lease_stops_no_table(home: Home) -> None:
+    with home.meta.write() as c:
+        held = lease.take(c, "server", "me")
+        lease.take(c, "server", "another", force=True)
+    assert held is not None
+    with pytest.raises(FencedError):
+        Guard(home, held).attempt("fold", 1, raising(DataError("data.base_damaged", "a file is gone")), False)
+    assert {t.state for t in status_of(home, None).tables} == {"defined"}
 
 
 def test_the_first_error_of_a_table_stays_when_its_backfill_fails_too(

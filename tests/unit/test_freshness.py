@@ -77,9 +77,23 @@ def test_a_lag_is_said_when_it_is_worth_it(home: Home) -> None:
 
 def test_a_capture_that_runs_and_is_not_heard_from_is_said(home: Home) -> None:
     assert said(home, Serving(None)) == ["shop: 12 min behind: the upstream was not heard from"]
+    moved(home, 20.0)
+    assert said(home, Serving(None)) == [], "two heartbeats may be late"
+    assert said(home, None) == ["shop: 20 s behind: no server is running"]
     with home.meta.write() as c:
         connections.advance(c, 1, "0/20")
     assert said(home, Serving(None)) == []
+
+
+def moved(home: Home, seconds_ago: float) -> None:
+    with home.meta.write() as c:
+        c.execute(sa.update(connection).values(position_at=time.time() - seconds_ago))
+
+
+def test_of_a_connection_that_has_no_changelog_yet_nothing_is_said(home: Home) -> None:
+    with home.meta.write() as c:
+        c.execute(sa.update(connection).values(position=""))
+    assert said(home, None) == []
 
 
 def test_changes_that_no_epoch_shows_are_said(home: Home) -> None:
@@ -90,6 +104,10 @@ def test_changes_that_no_epoch_shows_are_said(home: Home) -> None:
         late = behind(c, Serving(0.0), {1}, now=epoch.created_at + 20)  # type: ignore[arg-type]
         assert [(b.reason, b.seconds) for b in late] == [("its newest changes are in no epoch yet", 20.0)]
         assert behind(c, Serving(0.0), {1}, now=epoch.created_at + 1)[0].seconds == 0.0  # type: ignore[arg-type]
+    with home.meta.write() as c:
+        epoch = epochs.publish(c, [Cut(1, 9, "0/9")], {})
+    with home.meta.read() as c:
+        assert behind(c, Serving(0.0), {1}, now=epoch.created_at + 20)[0].seconds == 0.0, "all is shown"  # type: ignore[arg-type]
 
 
 def test_it_travels_with_the_result() -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import headwater
+from headwater import storage
 from headwater.cli import frame
 from headwater.cli.app import app
 from headwater.engine import permit, wire
@@ -112,6 +113,13 @@ def test_only_its_owner_can_read_a_home(tmp_path: Path) -> None:
         home.meta.close()
     finally:
         os.umask(before)
+
+
+def test_a_new_home_outlives_a_power_loss(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[Path] = []
+    monkeypatch.setattr(storage, "_fsync", synced.append)
+    storage.usable_home(tmp_path / "new" / "home")
+    assert {tmp_path, tmp_path / "new"} <= set(synced), "the names that lead to it are durable"
 
 
 def test_everything_that_a_server_puts_into_a_home_is_known(tmp_path: Path) -> None:
