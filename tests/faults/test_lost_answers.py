@@ -17,6 +17,7 @@ from headwater.changelog import merge
 from headwater.errors import MachineError
 from headwater.meta import merged
 from support.based import Based
+from support.messages import keepalive
 from support.upstreams import new_seed
 
 STEPS = 80
@@ -49,7 +50,8 @@ def test_every_writer_survives_answers_that_are_lost(based: Based, monkeypatch: 
     while based.scan():
         continue
     based.publish()
-    based.cover()
+    for _ in range(2):  # the first may only end one that was decided before
+        based.cover()
     based.committer.fold(based.id)
     based.committer.upkeep(based.id, based.rewrite)
     assert based.layout is not None and based.layout.settled
@@ -123,6 +125,24 @@ def test_a_published_segment_is_not_touched_by_the_retry_not_even_on_a_full_disk
     assert based.home.storage.list("changelog") == [path]
     based.assert_changelog()
     based.write(based.batch())
+    based.assert_changelog()
+    based.meta.close()
+
+
+def test_what_was_not_published_is_published_by_the_retry_and_leaves_no_file(tmp_path: Path) -> None:
+    """An idle position, too: who takes it for published tells the upstream to forget what meta does not have."""
+    based = Based(tmp_path / "home", random.Random(1))
+    for messages in (based.batch(), [keepalive(9_000_000)]):
+        based.meta.failed = 1.0
+        with pytest.raises(MachineError):
+            based.write(messages)
+        before = based.log.writer.position
+        based.meta.failed = 0.0
+        assert before == based.log.info().position
+        based.write(messages)
+        assert based.log.writer.position == based.log.info().position != before
+    with based.meta.read() as c:
+        assert set(based.home.storage.list("changelog")) == merged.paths(c)
     based.assert_changelog()
     based.meta.close()
 

@@ -90,8 +90,8 @@ def held(log: Log) -> list[tuple[int, int]]:
 
 
 def test_whole_transactions_are_published_and_then_acknowledged(log: Log) -> None:
-    script, _ = run(log, [FIRST, (begin(102), row("U", 1)), (row("D", 1), commit(300)), ()])
-    assert held(log) == [(1, 1), (2, 3)], "a small transaction is not cut"
+    script, _ = run(log, [FIRST, (begin(102), *(row("U", 1),) * 3), (row("D", 1), commit(300)), ()])
+    assert held(log) == [(1, 1), (2, 5)], "a small transaction is not cut"
     assert script.acknowledged[-1] == int_to_lsn(300) == log.info().resume_position
 
 
@@ -104,6 +104,17 @@ def test_a_transaction_that_fills_the_inbox_is_published_in_pieces(log: Log, mon
     assert set(script.acknowledged) <= {"0/64", int_to_lsn(200)}, "nothing inside a transaction is acknowledged"
 
 
+def test_a_keepalive_between_the_pieces_of_a_transaction_moves_nothing(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(config, "FLUSH_BYTES", 200)
+    pieces = (begin(101), relation(1, "a"), *(row("I", 1),) * 8)
+    script, _ = run(log, [pieces, (keepalive(900),), (keepalive(900), *(row("I", 1),) * 2), ()])
+    assert held(log), "a piece is published"
+    assert log.info().committed_index == 0
+    assert set(script.acknowledged) == {"0/64"} and log.info().position == "0/64"
+
+
 def test_keepalives_move_the_position_once_and_only_outside_a_transaction(log: Log) -> None:
     script, _ = run(log, [FIRST, (keepalive(250),), (keepalive(250),), (begin(102), row("I", 1), keepalive(900)), ()])
     assert log.info().position == int_to_lsn(250) and held(log) == [(1, 1)]
@@ -111,8 +122,11 @@ def test_keepalives_move_the_position_once_and_only_outside_a_transaction(log: L
     assert log.info().resume_position == int_to_lsn(250)
 
 
+@pytest.mark.parametrize("together", [True, False])
 @pytest.mark.parametrize(("end", "last"), [(200, 1), (201, 1), (300, 2), (301, 2)])
-def test_what_lies_beyond_the_end_that_was_asked_for_is_not_taken_in(log: Log, end: int, last: int) -> None:
+def test_what_lies_beyond_the_end_that_was_asked_for_is_not_taken_in(
+    log: Log, end: int, last: int, together: bool
+) -> None:
     def ends(xid: int, lsn: int) -> bytes:
         """A begin that says where its transaction commits, as the server does."""
         made = bytearray(begin(xid))
@@ -122,7 +136,8 @@ def test_what_lies_beyond_the_end_that_was_asked_for_is_not_taken_in(log: Log, e
     first = (ends(101, 200), *FIRST[1:])
     second = (ends(102, 300), row("I", 1), commit(300))
     third = (ends(103, 400), row("I", 1), commit(400), keepalive(410))
-    _, receiver = run(log, [(*first, *second, *third), ()], Until(int_to_lsn(end), None))
+    batches = [(*first, *second, *third), ()] if together else [first, second, third, ()]
+    _, receiver = run(log, batches, Until(int_to_lsn(end), None))
     assert receiver.reached and log.info().committed_index == last
 
 
