@@ -146,6 +146,33 @@ def test_a_table_that_is_truncated_all_the_time_is_watched_too(watched: Watched)
     assert w.table("parts").state is TableState.LIVE
 
 
+def test_a_look_is_judged_once_the_log_has_come_as_far(watched: Watched) -> None:
+    w = watched
+    watcher = w.watch(times=1)
+    assert w.captured.close() == 0
+    w.upstream.execute("TRUNCATE parts")
+    for _ in range(3):
+        watcher.tick()
+    assert w.table("parts").state is TableState.LIVE, "the TRUNCATE that excuses the new files is still to come"
+    w.captured.start()
+    w.captured.wait_caught_up()
+    for _ in range(2):
+        watcher.tick()
+    assert w.table("parts").state is TableState.LIVE
+    w.upstream.execute("TRUNCATE p1")
+    for _ in range(2):
+        watcher.tick()
+        w.captured.wait_caught_up()
+    assert "was truncated or rewritten on its own" in w.error("parts")
+
+
+def test_a_table_that_is_being_filled_is_watched_too(watched: Watched) -> None:
+    with watched.captured.home.meta.write() as c:
+        relations.set_state(c, watched.table("other").id, TableState.FILLING)
+    watched.watch("DROP TABLE other")
+    assert "was dropped" in watched.error("other")
+
+
 def test_a_partition_that_came_and_left_before_it_was_judged_is_found(watched: Watched) -> None:
     w = watched
     attach = "ALTER TABLE parts ATTACH PARTITION p2 FOR VALUES FROM (10) TO (20)"
