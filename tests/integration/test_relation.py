@@ -46,19 +46,26 @@ MERGED, ANEW = 0, config.REPLACED_BYTES  # the two ways in which a fold changes 
 WAYS = pytest.mark.parametrize("replaced_bytes", [MERGED, ANEW], ids=["merged", "anew"])
 
 
-@pytest.mark.parametrize(
-    ("seed", "replaced_bytes"), [(0, MERGED), (1, ANEW), (2, ANEW), (3, MERGED)], ids=lambda x: str(x)
-)
-def test_a_read_equals_the_upstream_during_and_after_backfill_and_folds(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int, replaced_bytes: int
-) -> None:
-    monkeypatch.setattr(config, "REPLACED_BYTES", replaced_bytes)
-    h = history(seed, width=1 + seed % 2, truncates=seed >= 2)
+def in_part(spark: SparkSession, tmp_path: Path, h: History) -> tuple[Lake, tuple[Span, Span, Span]]:
+    """The first and the last span of a table, read at different times while it changed."""
     lake, spans = Lake(spark, tmp_path, h), thirds(len(h.key))
     h.run(10)
     lake.scan(spans[0], 0, at=4)
     h.run(10)
     lake.scan(spans[2], 2, at=15, log_index=4)
+    return lake, spans
+
+
+# Seeds whose every row can be completed once all spans are read; 2 and 22 have some that cannot before.
+@pytest.mark.parametrize(
+    ("seed", "replaced_bytes"), [(22, MERGED), (1, ANEW), (2, ANEW), (3, MERGED)], ids=lambda x: str(x)
+)
+def test_a_read_equals_the_upstream_during_and_after_backfill_and_folds(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int, replaced_bytes: int
+) -> None:
+    monkeypatch.setattr(config, "REPLACED_BYTES", replaced_bytes)
+    h = history(seed, width=1 + seed % 2, truncates=seed in (2, 3))
+    lake, spans = in_part(spark, tmp_path, h)
     index = lake.publish()
     part = lake.layout(complete=False)
     hidden = {tuple(r.values()) for r in lake.overlays.at(lake.relation, part, index).holes.to_pylist()}
@@ -69,11 +76,7 @@ def test_a_read_equals_the_upstream_during_and_after_backfill_and_folds(
     h.run(15)
     index = lake.publish()
     whole = lake.layout()
-    overlay = lake.overlays.at(lake.relation, whole, index)
-    if overlay.holes.num_rows:
-        with pytest.raises(HeadwaterError, match="scanned again"):
-            lake.fold(whole, index)
-        return
+    assert not lake.overlays.at(lake.relation, whole, index).holes.num_rows
     assert lake.read(whole, index) == h.states[index]
     lake.fold(whole, index)
     assert lake.read(lake.layout(), index) == h.states[index]
@@ -85,6 +88,19 @@ def test_a_read_equals_the_upstream_during_and_after_backfill_and_folds(
     assert lake.read(whole, index) == h.states[index], "an older layout still gives the older rows"
     lake.fold(lake.layout(), later, version=2)
     assert lake.read(lake.layout(), later) == h.states[later]
+
+
+def test_a_fold_waits_for_rows_that_nothing_can_complete(spark: SparkSession, tmp_path: Path) -> None:
+    h = history(0)
+    lake, spans = in_part(spark, tmp_path, h)
+    lake.scan(spans[1], 1, at=20, log_index=11)
+    h.run(15)
+    index, whole = lake.publish(), lake.layout()
+    assert lake.overlays.at(lake.relation, whole, index).holes.num_rows
+    version = lake.version
+    with pytest.raises(HeadwaterError, match="scanned again"):
+        lake.fold(whole, index)
+    assert base.current_version(lake.storage, lake.relation.base_path) == version
 
 
 def test_runs_and_tail_together_are_the_upstream(spark: SparkSession, tmp_path: Path) -> None:
