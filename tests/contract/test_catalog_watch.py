@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -15,6 +16,7 @@ from headwater.source.postgres.catalog import describe_table
 from headwater.source.postgres.findings import Event, Finding, compare, findings
 from headwater.source.postgres.watch import look
 from headwater.source.upstream import Look
+from support.wait import wait_for
 
 
 @pytest.fixture
@@ -331,6 +333,25 @@ def test_partitions_of_partitions_come_and_leave_with_the_table_between(session:
 @pytest.mark.parametrize("statement", ["ALTER TABLE parts DETACH PARTITION p1", "DROP TABLE p1"])
 def test_a_partition_that_leaves_is_found(after: After, statement: str) -> None:
     assert after("parts", statement) == [Finding(Event.DETACHED, '"public"."p1"')]
+
+
+def test_a_partition_that_is_leaving_is_found_before_it_has_left(session: Any, database: Any) -> None:
+    """DETACH CONCURRENTLY takes its rows out of the table first, and then waits for whoever still reads them."""
+    relation = relation_of(session, "parts")
+    before = look_at(session, relation)
+    pending = "SELECT 1 FROM pg_inherits WHERE inhdetachpending"
+    with database.connect() as reader, database.connect() as other:
+        reader.execute("BEGIN; SELECT 1 FROM parts")
+        leave = "ALTER TABLE parts DETACH PARTITION p1 CONCURRENTLY"
+        leaving = threading.Thread(target=other.execute, args=(leave,))
+        leaving.start()
+        try:
+            wait_for(lambda: session.execute(pending).fetchall(), "the partition is leaving")
+            found = findings(session, before, look_at(session, relation), relation)
+        finally:
+            reader.execute("COMMIT")
+            leaving.join(60)
+    assert found == [Finding(Event.DETACHED, '"public"."p1"')]
 
 
 def test_a_truncated_partition_is_found_but_a_truncated_table_is_in_the_log(session: Any, after: After) -> None:

@@ -166,6 +166,20 @@ def test_a_look_is_judged_once_the_log_has_come_as_far(watched: Watched) -> None
     assert "was truncated or rewritten on its own" in w.error("parts")
 
 
+def test_a_look_from_before_a_table_was_accepted_anew_is_not_judged(watched: Watched) -> None:
+    w = watched
+    watcher = w.watch("TRUNCATE p1", times=1)  # seen, and not judged yet
+    w.upstream.execute("TRUNCATE p1")
+    parts = w.table("parts")
+    look = upstream_of(w.captured.home.meta, w.captured.id).look([parts.upstream_id])[parts.upstream_id]
+    with w.captured.home.meta.write() as c:
+        relations.set_fingerprint(c, parts.id, look.stored())  # as RESYNC does
+    for _ in range(2):
+        w.captured.wait_caught_up()
+        watcher.tick()
+    assert w.table("parts").state is TableState.LIVE, w.error("parts")
+
+
 def test_a_table_that_is_being_filled_is_watched_too(watched: Watched) -> None:
     with watched.captured.home.meta.write() as c:
         relations.set_state(c, watched.table("other").id, TableState.FILLING)

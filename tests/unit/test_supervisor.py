@@ -1,0 +1,141 @@
+"""Captures are started, heard, replaced when they hang, and started again ever more slowly when they end."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from headwater.config import CAPTURE_SILENCE_S
+from headwater.engine import supervisor as engine_supervisor
+from headwater.engine.home import Home
+from headwater.engine.supervisor import FIRST_WORD_S, RESTART_FIRST_S, RESTART_LAST_S, Supervisor, _Child
+from support.wait import wait_for
+
+SAYS = "import sys\nfor line in sys.stdin: print(line, end='', flush=True)"  # whatever it is told
+
+
+class Supervised(Supervisor):
+    """Its captures are processes that say what they are told, until their pipe closes."""
+
+    def _start(self, id: int) -> _Child:
+        command = [sys.executable, "-c", SAYS]
+        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        child = _Child(process, time.monotonic())
+        child.thread = threading.Thread(target=self._listen, args=(id, child), daemon=True)
+        child.thread.start()
+        return child
+
+    def tell(self, word: str) -> None:
+        assert self.child.process.stdin is not None
+        self.child.process.stdin.write(f"{word}\n")
+        self.child.process.stdin.flush()
+
+    @property
+    def child(self) -> _Child:
+        found = self._slots[1].child
+        assert found is not None
+        return found
+
+
+@pytest.fixture
+def published() -> list[float]:
+    return []
+
+
+@pytest.fixture
+def supervised(tmp_path: Path, published: list[float]) -> Iterator[Supervised]:
+    home = Home.open(tmp_path / "home")
+    it = Supervised(home, lambda: published.append(time.monotonic()))
+    it.want({1})
+    yield it
+    it.stop_all()
+    home.meta.close()
+
+
+def failures(it: Supervised) -> list[str]:
+    return [error.message for _, error in it.home.live.failures.of(connection=1)]
+
+
+def test_a_sign_of_life_is_heard_and_only_a_publication_wakes_others(
+    supervised: Supervised, published: list[float]
+) -> None:
+    supervised.tell("alive")
+    wait_for(lambda: supervised.child.heard_at is not None, "it is heard")
+    assert published == [] and supervised.reached == set()
+    supervised.tell("published")
+    wait_for(lambda: len(published) == 1, "others are woken")
+    supervised.tell("reached")
+    wait_for(lambda: supervised.reached == {1}, "it has come to its end")
+
+
+def test_a_capture_that_is_not_heard_of_any_more_is_replaced(supervised: Supervised) -> None:
+    silent = supervised.child
+    silent.heard_at = time.monotonic() - CAPTURE_SILENCE_S + 1
+    supervised.want({1})
+    assert supervised.child is silent, "not yet"
+    silent.heard_at = time.monotonic() - CAPTURE_SILENCE_S - 1
+    supervised.want({1})
+    assert silent.process.poll() is not None, "no other signal reaches one that is stopped"
+    assert any("not heard of" in message for message in failures(supervised))
+    wait_for(lambda: supervised.want({1}) or supervised._slots[1].child, "another one is started")
+    assert supervised.child is not silent
+    supervised.tell("alive")
+    wait_for(lambda: not failures(supervised), "what is over is not shown")
+
+
+@pytest.mark.parametrize(("seconds", "replaced"), [(CAPTURE_SILENCE_S + 1, False), (FIRST_WORD_S + 1, True)])
+def test_a_capture_has_longer_until_its_first_word(supervised: Supervised, seconds: float, replaced: bool) -> None:
+    slow = supervised.child
+    slow.started_at = time.monotonic() - seconds
+    supervised.want({1})
+    assert (slow.process.poll() is not None) is replaced
+
+
+def test_who_could_not_hear_for_a_while_does_not_take_others_for_silent(supervised: Supervised) -> None:
+    """A machine that was suspended: nobody spoke, because nobody ran."""
+    capture = supervised.child
+    capture.heard_at = supervised._looked_at = time.monotonic() - 3600
+    supervised.want({1})
+    assert supervised.child is capture and capture.process.poll() is None and not failures(supervised)
+
+
+def test_a_capture_that_ends_is_started_again_after_a_pause_that_doubles(
+    supervised: Supervised, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Clock:
+        now = time.monotonic()
+
+        def monotonic(self) -> float:
+            return self.now
+
+    clock = Clock()
+    monkeypatch.setattr(engine_supervisor, "time", clock)
+    pause = RESTART_FIRST_S
+    for _ in range(8):
+        supervised.child.process.kill()
+        supervised.child.process.wait()
+        supervised.want({1})
+        clock.now += pause - 0.01
+        supervised.want({1})
+        assert supervised._slots[1].child is None, "it rests"
+        clock.now += 0.02
+        supervised.want({1})
+        supervised.child.started_at = clock.now
+        pause = min(pause * 2, RESTART_LAST_S)
+    assert pause == RESTART_LAST_S
+    assert supervised.home.live.counters.counted("headwater_capture_restarts_total") == {1: 8}
+    clock.now += RESTART_LAST_S + 1  # it ran for a while
+    supervised.want({1})
+    assert supervised._slots[1].backoff_s == RESTART_FIRST_S
+
+
+def test_what_is_not_wanted_any_more_ends(supervised: Supervised) -> None:
+    capture = supervised.child
+    supervised.want(set())
+    assert capture.process.poll() == 0 and supervised.pids() == []
