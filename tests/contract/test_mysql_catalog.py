@@ -337,10 +337,17 @@ CHANGES: tuple[tuple[Any, ...], ...] = (  # and the key that is followed, if it 
     ("ALTER TABLE t DROP PARTITION p0", "lost its partition p0"),
     ("ALTER TABLE t MODIFY g INT GENERATED ALWAYS AS (v + 2) STORED", "computes its column g"),
     ("ALTER TABLE t REMOVE PARTITIONING", None),
+    ("ALTER TABLE t MODIFY g BIGINT GENERATED ALWAYS AS (v + 3) STORED", None),  # the log tells the new type
     ("ALTER TABLE t ADD UNIQUE u (v), MODIFY v BIGINT NOT NULL", None),
-    ("ALTER TABLE t DROP PRIMARY KEY, ADD PRIMARY KEY (v, id)", "no longer has the primary key (id)"),
-    ("ALTER TABLE t DROP PRIMARY KEY", "no longer has the primary key (v, id)", "v", "id"),
+    ("ALTER TABLE t MODIFY v BIGINT NULL", "lost its unique index u (v)", "v"),  # NULLs are not told apart
+    ("ALTER TABLE t MODIFY v BIGINT NOT NULL", None),
     ("ALTER TABLE t DROP INDEX u", "lost its unique index u (v)", "v"),
+    ("ALTER TABLE t ADD UNIQUE u (v)", None),
+    ("ALTER TABLE t DROP INDEX u, ADD UNIQUE w (v)", None, "v"),
+    ("ALTER TABLE t DROP PRIMARY KEY, ADD PRIMARY KEY (v, id)", "no longer has the primary key (id)"),
+    ("ALTER TABLE t DROP PRIMARY KEY, ADD PRIMARY KEY (id, v)", "no longer has the primary key (v, id)", "v", "id"),
+    ("ALTER TABLE t DROP PRIMARY KEY", "no longer has the primary key (id, v)", "v", "id"),
+    ("ALTER TABLE t DROP INDEX w", "lost its unique index w (v)", "v"),
     ("ALTER TABLE t ENGINE = MyISAM", "moved from InnoDB"),
     ("DROP TABLE t", "was dropped"),
 )
