@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headwater.decode.changes import changes_schema, decode_changes
+from headwater.decode.layout import Layout, decodable_until
 from headwater.errors import DataError
 from headwater.model import Column, LogColumn, Op, SchemaVersion, UpstreamType
 from support.values import RAW
@@ -153,3 +154,48 @@ def test_more_changes_than_one_piece_come_in_order() -> None:
     got = decode_changes(raw, SCHEMAS, COLUMNS, KEY).table
     assert got.column("__index").to_pylist() == list(range(n))
     assert set(got.column("v").to_pylist()) == {"x"}
+
+
+def version(id: int, from_index: int, columns: tuple[LogColumn, ...] = LOG, broken: str = "") -> SchemaVersion:
+    return SchemaVersion(id, 1, from_index, "public", "t", "d", columns, broken)
+
+
+RETYPED = tuple(LogColumn(c.name, 20 if c.name == "v" else c.type_oid, -1, c.key) for c in LOG)
+
+
+@pytest.mark.parametrize(
+    ("versions", "last"),
+    [
+        ([version(1, 1)], 10),
+        ([version(1, 1), version(2, 7, RETYPED)], 6),
+        ([version(1, 1), version(2, 7, broken="it was truncated")], 6),
+        ([version(1, 1), version(2, 5, RETYPED), version(3, 8, RETYPED)], 4),
+        ([version(1, 1), version(2, 10, RETYPED)], 9),
+        ([version(1, 1), version(2, 11, RETYPED)], 10),  # of rows that are not asked for
+        ([version(1, 2, RETYPED), version(2, 5)], 10),  # of rows that the base holds
+    ],
+)
+def test_a_table_can_be_followed_up_to_the_last_row_of_a_form_that_can_be_read(
+    versions: list[SchemaVersion], last: int
+) -> None:
+    assert decodable_until(versions, COLUMNS, KEY, 2, 10) == last
+
+
+PLACED = tuple(Column(n, "BIGINT", UpstreamType("int8", 20, place=i)) for i, n in enumerate(("k", "a", "b", "c"), 1))
+
+
+def laid_out(names: str) -> Layout:
+    """The layout of a table whose columns have these names now."""
+    written = tuple(LogColumn(n, 20, -1, n == "k") for n in names.split())
+    return Layout.of(version(1, 1, written), PLACED, ("k",))
+
+
+@pytest.mark.parametrize("names", ["k a c", "k a c d"])  # d was added since: it stands behind all that were there
+def test_a_column_that_was_dropped_is_told_from_one_that_was_renamed(names: str) -> None:
+    assert [t is None for t in laid_out(names).types] == [False, False, True, False]
+
+
+@pytest.mark.parametrize("names", ["k a x c", "k a b x", "k a c b"])
+def test_a_column_that_may_have_been_renamed_is_not_followed(names: str) -> None:
+    with pytest.raises(DataError, match=r"names|renamed"):
+        laid_out(names)

@@ -200,6 +200,34 @@ def test_a_transaction_that_was_rolled_back_leaves_no_rows() -> None:
     assert [(first, last) for _, _, first, last in done] == [(1, 1)]
 
 
+def test_a_transaction_that_a_crash_of_the_server_cut_off_leaves_no_rows() -> None:
+    """Its log goes on in a new file, which begins with a description of its format."""
+    log = HandMade()
+    for number in (1, 2):
+        log.begin()
+        log.query("BEGIN")
+        log.table(7, "t")
+        log.rows(ev.WRITE_ROWS, 7, image(number, "a", 1))
+        if number == 1:
+            log.event(ev.FORMAT_DESCRIPTION, bytes(60))
+    log.query("COMMIT")
+    rows, done, _ = frame(log)
+    assert [payload for _, _, payload in rows] == [image(2, "a", 1)]
+    assert [(first, last) for _, _, first, last in done] == [(1, 1)]
+
+
+def test_a_part_of_a_transaction_that_was_logged_and_rolled_back_breaks_its_tables() -> None:
+    log = HandMade()
+    log.begin()
+    log.query("BEGIN")
+    log.table(7, "t")
+    log.rows(ev.WRITE_ROWS, 7, image(1, "a", 1))
+    log.query("ROLLBACK TO `s`")
+    log.query("COMMIT")
+    rows, done, _ = frame(log)
+    assert Op.BREAK in [op for op, _, _ in rows] and len(done) == 1
+
+
 def test_an_incident_breaks_every_table() -> None:
     log = HandMade()
     log.begin()
