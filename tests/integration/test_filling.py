@@ -14,11 +14,11 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 import headwater
-from headwater.engine import scanner
+from headwater.engine import backfill, scanner
 from headwater.meta import epochs, relations, spans
 from headwater.model import Layout
 from support.history import Key
-from support.lake import definitions
+from support.lake import assert_equal, definitions
 from support.naive import TRUNCATES, Writers, changes_of, keep_history, state_at
 from support.relation import inside
 from support.wait import wait_for
@@ -163,3 +163,27 @@ def rows(frame: DataFrame) -> dict[Key, int]:
     found = {(r["id"],): r["v"] for r in collected}
     assert len(found) == len(collected), "a key came twice"
     return found
+
+
+def test_a_small_table_is_read_without_a_spark_task_but_no_more_of_it_than_is_small(
+    database: Any, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(backfill, "SMALL_ROWS", 500)
+    tasks: list[str] = []
+    run_task = scanner.run_task
+
+    def counted(session: SparkSession, pool: str, work: Any) -> str:
+        tasks.append(work._job.table.name)
+        return run_task(session, pool, work)
+
+    monkeypatch.setattr(scanner, "run_task", counted)
+    for name, rows in (("few", 100), ("more", 1200), ("large", 30_000)):
+        database.execute(f"CREATE TABLE {name} (id int PRIMARY KEY, v text)")
+        database.execute(f"INSERT INTO {name} SELECT i, repeat('v', 40) FROM generate_series(1, {rows}) i")
+    with headwater.open(tmp_path / "home", spark=spark) as hw, hw.running():
+        hw.sql(definitions(database, ()))
+        for name in ("few", "more", "large"):
+            hw.sql(f"CREATE TABLE {name} FROM CONNECTION pg;")
+        wait_for(lambda: all(t.state == "live" for t in hw.status().tables), "all tables live")
+        assert sorted(tasks) == ["large", "more"], "what was left of `more`, and all of `large`"
+        assert_equal(hw.verify())

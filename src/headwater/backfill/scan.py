@@ -1,4 +1,4 @@
-"""Scanning one span: rows of one short transaction into files next to the base. Runs in a Spark task, without meta."""
+"""Scanning one span: rows of one short transaction into files next to the base. Runs without meta, in a Spark task or in the server."""
 
 from __future__ import annotations
 

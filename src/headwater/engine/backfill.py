@@ -15,6 +15,7 @@ from sqlalchemy.engine import Connection
 
 from headwater.backfill.pace import Pace
 from headwater.changelog.reader import index_at, read_transactions
+from headwater.config import SMALL_ROWS
 from headwater.engine import crash, spark
 from headwater.engine.claims import history_missing
 from headwater.engine.failures import Who, described, passes
@@ -42,8 +43,9 @@ class _Work:
 
     ticket: str | None = None
     waiting_for: str = ""
-    planning: Future[None] | None = None
+    planning: Future[bool] | None = None
     planned: bool = False  # as of the last look
+    small: bool = False  # its next scan needs no Spark task
     scans: dict[int, Future[int]] = field(default_factory=dict)  # span → rows that it was allowed and did not read
     lost: set[int] = field(default_factory=set)  # spans whose scan failed; meta may still take them for being read
     pace: Pace = field(default_factory=Pace)
@@ -192,8 +194,8 @@ class Backfill:
             relations.set_begin(c, relation.id, index)
         return True
 
-    def _make_base(self, relation: RelationInfo) -> None:
-        """Creates the empty base; from then on the table is being filled."""
+    def _make_base(self, relation: RelationInfo) -> bool:
+        """Creates the empty base; from then on the table is being filled. Of its size nothing is known yet."""
         upstream = upstream_of(self._home.meta, relation.connection_id)
         look = upstream.look([relation.upstream_id])[relation.upstream_id]
         version = base.create(self._home.storage, relation)
@@ -201,11 +203,12 @@ class Backfill:
             lease.check(c, self._held)
             now = relations.get_or_none(c, relation.id)
             if now is None or now.state is not TableState.WAITING:
-                return  # dropped or stopped meanwhile
+                return False  # dropped or stopped meanwhile
             relations.set_base_version(c, relation.id, version)
             relations.set_fingerprint(c, relation.id, look.stored())
             relations.set_state(c, relation.id, TableState.FILLING)
         self._on_scanned()
+        return False
 
     def _fill(self, relation: RelationInfo, work: _Work) -> None:
         """Collects what has ended, plans, begins scans: as much as the user's settings of this moment allow."""
@@ -235,7 +238,7 @@ class Backfill:
     def _collect(self, relation: RelationInfo, work: _Work) -> None:
         if work.planning is not None and work.planning.done():
             done, work.planning = work.planning, None
-            done.result()
+            work.small = done.result()
             self._home.live.failures.worked(Who(BACKFILL, table=relation.id))
         for id in [id for id, f in work.scans.items() if f.done()]:
             work.lost.add(id)
@@ -266,17 +269,20 @@ class Backfill:
         if rows is None:
             work.waiting_for = f"backfill.rate_limit = {limit}" if not work.scans else ""
             return False
-        work.scans[s.id] = self._pool.submit(self._scan, relation, s, rows)
+        here, work.small = work.small and not s.again, False  # once: what is left after it was not so small
+        work.scans[s.id] = self._pool.submit(self._scan, relation, s, rows, here)
         return True
 
     def _busy(self) -> int:
         return sum(not f.done() for w in self._work.values() for f in w.scans.values())
 
-    def _scan(self, relation: RelationInfo, s: SpanInfo, rows: int) -> int:
-        """Scans; gives how many of the allowed rows (0: any number) it did not read."""
+    def _scan(self, relation: RelationInfo, s: SpanInfo, rows: int, here: bool) -> int:
+        """Scans, `here` or in a Spark task; gives how many of the allowed rows (0: any number) it did not read."""
         if self._stopping.is_set():
             return rows
-        read = scan(self._home, self._held, self._session(), relation, s, rows)
+        session = None if here else self._session()
+        most = min(rows or SMALL_ROWS, SMALL_ROWS) if here else rows
+        read = scan(self._home, self._held, session, relation, s, most)
         self._on_scanned()
         return max(0, rows - read)
 

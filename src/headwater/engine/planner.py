@@ -9,10 +9,10 @@ from collections.abc import Callable
 from headwater.backfill.plan import Plan
 from headwater.backfill.plan import spans as spans_of
 from headwater.backfill.scan import scan_table
-from headwater.config import SPAN_BYTES, SPAN_ROWS
+from headwater.config import SMALL_BYTES, SPAN_BYTES, SPAN_ROWS
 from headwater.engine import crash, epoch
 from headwater.engine.home import Home
-from headwater.engine.scanner import record
+from headwater.engine.scanner import record, wanted_rows
 from headwater.engine.upstreams import upstream_of
 from headwater.meta import connections, lease, relations, spans
 from headwater.meta.lease import Lease
@@ -25,8 +25,8 @@ FLUSH_S = 0.3  # spans are written down in small batches: the first scans begin 
 
 def plan_relation(
     home: Home, held: Lease, relation: RelationInfo, on_scanned: Callable[[], None], stopping: Callable[[], bool]
-) -> None:
-    """Puts all spans of a relation into meta, continuing where an earlier plan ended."""
+) -> bool:
+    """Puts all spans of a relation into meta, continuing where an earlier plan ended; tells whether it is small."""
     with home.meta.read() as c:
         begun = spans.planned(c, relation.id)
         identity = connections.get(c, relation.connection_id).identity
@@ -46,9 +46,10 @@ def plan_relation(
         on_scanned()
     with upstream.reach.walk(table) as walk:
         _write_down(home, held, relation, plan, walk, begun, stopping)
+    return extent.bytes <= SMALL_BYTES and wanted_rows(relation) == SPAN_ROWS
 
 
-def leave_rest(home: Home, held: Lease, relation: RelationInfo, on_scanned: Callable[[], None]) -> None:
+def leave_rest(home: Home, held: Lease, relation: RelationInfo, on_scanned: Callable[[], None]) -> bool:
     """Counts everything that was not scanned as scanned and empty, so that only changes from now on fill it.
 
     Keys that are to be scanned again are not part of it: their rows are known to be in the table.
@@ -71,10 +72,11 @@ def leave_rest(home: Home, held: Lease, relation: RelationInfo, on_scanned: Call
                 record(c, relation, s, nothing, life)
         relations.set_planned(c, relation.id, True)
     on_scanned()
+    return False  # nothing is left to be read
 
 
 def _plan(relation: RelationInfo, extent: Extent) -> Plan:
-    rows = int(relation.options.get("backfill.rows_per_span", SPAN_ROWS))
+    rows = wanted_rows(relation)
     types = tuple(c.lake_type for c in relation.key_columns)
     # a number of rows that the user chose is kept, however short the rows are
     return Plan.of(extent, types, span_rows=rows, span_bytes=SPAN_BYTES if rows == SPAN_ROWS else 0)

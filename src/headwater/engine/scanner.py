@@ -1,4 +1,4 @@
-"""Scans one span in a Spark task and records what it saw and wrote, as one value."""
+"""Scans one span, in a Spark task or here, and records what it saw and wrote, as one value."""
 
 from __future__ import annotations
 
@@ -23,11 +23,12 @@ from headwater.source.kinds import kind
 
 
 def scan(
-    home: Home, held: Lease, session: SparkSession, relation: RelationInfo, info: SpanInfo, max_rows: int = 0
+    home: Home, held: Lease, session: SparkSession | None, relation: RelationInfo, info: SpanInfo, max_rows: int = 0
 ) -> int:
     """Reads the span, or the first part of it (at most `max_rows`, if that is not 0), and records it.
 
-    Returns the number of rows read; on an error the span is pending again.
+    Without a session it is read in this process. Returns the number of rows read; on an error the span is pending
+    again.
     """
     with home.meta.write() as c:
         lease.check(c, held)
@@ -44,7 +45,8 @@ def scan(
             # One snapshot for the whole table: two would again lose sight of rows that move from one to the other.
             job = dataclasses.replace(job, slice_s=math.inf, max_rows=0)
         with home.live.counters.time("headwater_scan_seconds", relation.id):
-            result = Json.scan_result(run_task(session, "scans", _InTask(job, Permit(str(home.path), held.fence))))
+            work = _InTask(job, Permit(str(home.path), held.fence))
+            result = Json.scan_result(work() if session is None else run_task(session, "scans", work))
         crash.here("scan.written")
         with home.meta.write() as c:
             lease.check(c, held)
@@ -66,10 +68,15 @@ def scan(
     return result.rows
 
 
+def wanted_rows(relation: RelationInfo) -> int:
+    """How many rows a span is to have."""
+    return int(relation.options.get("backfill.rows_per_span", SPAN_ROWS))
+
+
 def _oversized(relation: RelationInfo) -> int:
     """Where the user chose a size, a span that turns out far larger is cut there; otherwise time alone cuts it."""
-    chosen = int(relation.options.get("backfill.rows_per_span", SPAN_ROWS))
-    return 0 if chosen == SPAN_ROWS else 2 * chosen
+    wanted = wanted_rows(relation)
+    return 0 if wanted == SPAN_ROWS else 2 * wanted
 
 
 def record(c: Connection, relation: RelationInfo, info: SpanInfo, result: ScanResult, life: str) -> None:
