@@ -1,4 +1,4 @@
-"""Scanning one span: rows of one short transaction into files next to the base. Runs without meta, in a Spark task or in the server."""
+"""Scanning one span: rows of one short transaction into files next to the base. In a Spark task or here, without meta."""
 
 from __future__ import annotations
 
