@@ -6,8 +6,8 @@ in data and in directory entries alike, so that whoever relies on something that
 
 from __future__ import annotations
 
-import random
 import os
+import random
 import shutil
 import struct
 import subprocess

@@ -1,4 +1,4 @@
-"""Scanning one span: rows of one short transaction into files next to the base. In a Spark task or here, without meta."""
+"""Scanning one span: rows of one short transaction into files next to the base. It knows nothing of meta."""
 
 from __future__ import annotations
 
