@@ -139,9 +139,15 @@ def add_files(storage: Storage, base_path: str, files: Sequence[DataFile], app_i
     return _commit(storage, base_path, table, "append", files, app_id, version)
 
 
-def replace_files(storage: Storage, base_path: str, files: Sequence[DataFile], app_id: str, version: int) -> int:
-    """Commits files that hold everything, in the place of all that the base has; gives the Delta version."""
-    return _commit(storage, base_path, _open(storage, base_path), "overwrite", files, app_id, version)
+def replace_files(
+    storage: Storage, base_path: str, replaced: int, files: Sequence[DataFile], app_id: str, version: int
+) -> int:
+    """Commits files in the place of all that a version of the base has; gives the Delta version.
+
+    It fails if there is a later version by now: what that has done is not in the files.
+    """
+    table = DeltaTable(storage.url(base_path), version=replaced)
+    return _commit(storage, base_path, table, "overwrite", files, app_id, version)
 
 
 def _commit(
