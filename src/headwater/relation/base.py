@@ -101,7 +101,7 @@ def few_files(storage: Storage, base_path: str, version: int) -> Few | None:
 
     Delta takes two Spark jobs and half a second per table to find them, which a query over many small tables feels.
     """
-    few = _few_files(storage.url(base_path), version)
+    few = _few_files(storage, base_path, version)
     for file in few.paths if few else ():
         if not storage.exists(f"{base_path}/{file}"):
             raise base_damaged(f"a file of the base {base_path} is missing: somebody removed it from outside")
@@ -109,10 +109,10 @@ def few_files(storage: Storage, base_path: str, version: int) -> Few | None:
 
 
 @lru_cache(maxsize=KNOWN_VERSIONS)
-def _few_files(url: str, version: int) -> Few | None:
-    """A version's files never change, and no other base is ever made at its place."""
+def _few_files(storage: Storage, base_path: str, version: int) -> Few | None:
+    """A version's files never change, and no other base is made at its place while a home is open."""
     try:
-        table = DeltaTable(url, version=version)
+        table = DeltaTable(storage.url(base_path), version=version)
     except DeltaError:  # Delta says what is wrong with it
         return None
     actions = pa.table(table.get_add_actions(flatten=True))
