@@ -78,6 +78,14 @@ def transaction_commit(storage: Storage, base_path: str, app_id: str, version: i
     return low if _recorded_at(storage, base_path, low, app_id) == version else None
 
 
+def has_since(storage: Storage, base_path: str, version: int, app_id: str) -> bool:
+    """Whether an application has committed to the base after a version, which is one that is still needed."""
+    if not storage.exists(commits.entry(base_path, version + 1)):
+        return False
+    before = _recorded_at(storage, base_path, version, app_id)
+    return bool(_open(storage, base_path).transaction_version(app_id) != before)
+
+
 def ranges(storage: Storage, base_path: str, column: str) -> pa.Table | None:
     """Per file of the newest version the column's least and greatest value (`low`, `high`); None if a file hides it."""
     actions = pa.table(_open(storage, base_path).get_add_actions(flatten=True))
