@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 
 from headwater.decode.values import lake_type
+from headwater.engine.guard import Guard
 from headwater.engine.status import status_of
 from headwater.engine.upstreams import upstream_of
 from headwater.engine.watcher import Watcher
+from headwater.errors import DataError
 from headwater.meta import connections, lease, relations
 from headwater.model import Column, ConnectionState, RelationInfo, TableState
 from support.capture import PUBLICATION, Captured, Upstream, captured
@@ -274,6 +276,20 @@ def test_what_triggers_rules_and_cascades_do_is_in_the_log(watched: Watched) -> 
     counts = [len(rows) for _, rows in w.captured.transactions()[before:]]
     assert counts == [2, 2, 2], "the row, and what the trigger, the rule or the cascade did"
     assert {w.table(t).state for t in ("plain", "other", "parts")} == {TableState.LIVE}
+
+
+def test_a_table_that_was_stopped_while_it_was_looked_at_keeps_its_first_error_and_how_far_it_is_whole(
+    watched: Watched,
+) -> None:
+    w, id = watched, watched.table("plain").id
+    w.upstream.execute("ALTER TABLE plain DROP CONSTRAINT plain_pkey, ADD PRIMARY KEY (tenant, id)")
+    watcher = Watcher(w.captured.home, w.held)
+    seen = watcher._watched()
+    Guard(w.captured.home, w.held).stop(id, DataError("data.base_damaged", "a file is gone"))
+    with w.captured.home.meta.write() as c:
+        relations.set_stopped(c, id, 7)
+    watcher._look(w.captured.id, seen[w.captured.id])
+    assert w.error("plain") == "a file is gone" and w.table("plain").stopped_at == 7
 
 
 def test_a_publication_that_is_altered_stops_its_tables(watched: Watched) -> None:

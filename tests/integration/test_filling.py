@@ -15,6 +15,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 import headwater
 from headwater.engine import backfill, scanner
+from headwater.engine.folds import Folds
+from headwater.errors import DefinitionError
 from headwater.meta import epochs, relations, spans
 from headwater.model import Layout
 from support.history import Key
@@ -187,3 +189,33 @@ def test_a_small_table_is_read_without_a_spark_task_but_no_more_of_it_than_is_sm
         wait_for(lambda: all(t.state == "live" for t in hw.status().tables), "all tables live")
         assert sorted(tasks) == ["large", "more"], "what was left of `more`, and all of `large`"
         assert_equal(hw.verify())
+
+
+def test_rows_that_are_hidden_until_they_are_read_again_are_told(
+    database: Any, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A row that moved between spans without its stored-aside column, before anybody has come to read it again."""
+    monkeypatch.setattr(Folds, "_scan_holes", lambda *_: False)
+    database.execute("CREATE TABLE t (id int PRIMARY KEY, v text); ALTER TABLE t ALTER v SET STORAGE EXTERNAL")
+    database.execute("INSERT INTO t SELECT 10 * g, repeat('v', 3000) FROM generate_series(1, 1000) g")
+    count = "SELECT count(*) AS n FROM t"
+    with headwater.open(tmp_path / "home", spark=spark) as hw, hw.running():
+        hw.sql(definitions(database, ()))
+        hw.sql("CREATE TABLE t FROM CONNECTION pg WITH (backfill.rows_per_span = 60, backfill.rate_limit = 30)")
+        wait_for(
+            lambda: hw.status().tables[0].covered > 0 and hw.status().tables[0].scanned_rows >= 60, "a part is covered"
+        )
+        hw.sql("PAUSE BACKFILL t")
+        database.execute("UPDATE t SET id = 15 WHERE id = 10000")
+        hw.sql("ALTER TABLE t SET (backfill.rate_limit = 1000000)")
+        hw.sql("RESUME BACKFILL t")
+        wait_for(lambda: hw.status().tables[0].state == "live", "the table is live")
+        (found,) = hw.sql(count)
+        assert found.rows.to_pylist() == [{"n": 999}]
+        assert found.warnings == ("t: 1 of its rows are hidden until read again",)
+        with pytest.raises(DefinitionError) as e:
+            hw.sql(count, require_complete=True)
+        assert e.value.code == "table.incomplete"
+        monkeypatch.undo()
+        wait_for(lambda: hw.sql(count)[0].rows.to_pylist() == [{"n": 1000}], "it has been read again")
+        assert hw.sql(count, require_complete=True)[0].warnings == ()

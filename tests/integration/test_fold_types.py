@@ -57,7 +57,7 @@ def test_a_base_that_is_written_anew_keeps_every_value_of_every_type(spark: Spar
     overlays = Overlays(storage, Meta(f"sqlite:///{tmp_path}/meta.db"), sees=lambda *_: False)
     with overlays.use(relation, layout, 0) as overlay:
         files = fold._write(spark, storage, relation, layout, overlay)
-    made = base.replace_files(storage, relation.base_path, files, "fold", 1)
+    made = base.replace_files(storage, relation.base_path, version, files, "fold", 1)
     (file,) = DeltaTable(storage.url(relation.base_path), version=made).file_uris()
     found = pq.read_table(file).sort_by([("c0", "descending")])
     assert str(found.to_pylist()) == str(rows.sort_by([("c0", "descending")]).to_pylist())

@@ -5,11 +5,13 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
 from pyspark.sql import SparkSession
 
 from headwater import config
@@ -17,7 +19,7 @@ from headwater.backfill.span import locate
 from headwater.decode.literals import key_array
 from headwater.errors import HeadwaterError
 from headwater.model import Bound, Column, Op, Span, UpstreamType
-from headwater.relation import base, runs
+from headwater.relation import base, fold, runs
 from headwater.relation.keys import in_span
 from support.relation import Change, History, Lake, columns_of, inside
 
@@ -188,6 +190,52 @@ def test_a_base_that_went_on_since_its_layout_is_merged_into(
     assert lake.read(lake.layout(), index) == h.states[index]
     (last,) = DeltaTable(lake.storage.url(lake.relation.base_path)).history(1)
     assert (last["operation"] == "MERGE") is merges
+
+
+def test_a_base_that_went_on_while_it_was_written_anew_stays_as_it_is(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    h = history(8)
+    lake, write = Lake(spark, tmp_path, h), fold._write
+    lake.scan(Span(None, None), 0, at=0)
+    h.run(10)
+    index, layout = lake.publish(), lake.layout()
+
+    def overtaken(*given: Any) -> Any:
+        files = write(*given)
+        monkeypatch.setattr(fold, "_write", write)
+        h.run(10)
+        lake.fold(layout, lake.publish(), version=2)  # by the next owner
+        return files
+
+    monkeypatch.setattr(fold, "_write", overtaken)
+    with pytest.raises(DeltaError):
+        lake.fold(layout, index)
+    assert lake.version == base.current_version(lake.storage, lake.relation.base_path)
+    assert lake.read(lake.layout(), len(h.changes)) == h.now
+
+
+@pytest.mark.parametrize("wide", ["", "base", "overlay"])
+def test_rows_that_are_small_on_disk_alone_are_merged_and_not_held_in_memory(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wide: str
+) -> None:
+    monkeypatch.setattr(config, "REPLACED_MEMORY", 100_000)
+    h = history(9)
+    for row in h.now.values():
+        row["t"] = "x" * 20_000 if wide == "base" else "x"
+    lake = Lake(spark, tmp_path, h)
+    lake.scan(Span(None, None), 0, at=0)
+    few = base.few_files(lake.storage, lake.relation.base_path, lake.version)
+    assert few is not None and few.bytes < 10_000, "values that repeat take no room on disk"
+    changed = [{**row, "t": "y" * 20_000 if wide == "overlay" else "y"} for row in h.now.values()]
+    for i, row in enumerate(changed, 1):
+        h.changes.append(Change(i, i * 10, Op.UPDATE, row))
+        h.states.append({**h.now, h.key_of(row): row})
+    index = lake.publish()
+    lake.fold(lake.layout(), index)
+    assert lake.read(lake.layout(), index) == h.states[index]
+    (last,) = DeltaTable(lake.storage.url(lake.relation.base_path)).history(1)
+    assert (last["operation"] == "MERGE") is bool(wide)
 
 
 def test_a_truncate_empties_only_the_spans_whose_scan_did_not_see_it(spark: SparkSession, tmp_path: Path) -> None:

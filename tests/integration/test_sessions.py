@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 
 import headwater
 from headwater.engine import read
+from headwater.engine.sessions import Sessions
 from headwater.errors import DataError, HeadwaterError
 from support.lake import definitions
 from support.wait import wait_for
@@ -71,6 +72,24 @@ def test_a_name_that_is_no_table_any_more_is_not_found(hw: Any, database: Any) -
     hw.sql("CREATE TABLE t FROM CONNECTION pg")
     wait_for(lambda: all(t.state == "live" for t in hw.status().tables), "it is live again")
     assert total(hw, "t") == 1
+
+
+@pytest.fixture(params=["false", "true"])
+def cased(spark: SparkSession, request: pytest.FixtureRequest) -> Iterator[SparkSession]:
+    """A session that is case-sensitive or not, as the user's own may be."""
+    spark.conf.set("spark.sql.caseSensitive", request.param)
+    yield spark
+    spark.conf.unset("spark.sql.caseSensitive")
+
+
+def test_no_view_outlives_its_table_whatever_its_name(cased: SparkSession) -> None:
+    with Sessions(cased).use() as pooled:
+        pooled.session.conf.set("spark.sql.caseSensitive", cased.conf.get("spark.sql.caseSensitive") or "")
+        for name in ("t", "Orders", "a.b", "a b", "a`b", "GRÖSSE"):
+            pooled.show(name, name, lambda: pooled.session.range(1))
+        assert len(pooled.session.catalog.listTables()) == 6
+        pooled.only({"t"})
+        assert [t.name for t in pooled.session.catalog.listTables()] == ["t"]
 
 
 def test_the_changes_of_a_changelog_are_not_kept(hw: Any, database: Any) -> None:

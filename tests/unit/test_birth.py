@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -88,3 +89,14 @@ def test_a_small_version_is_known_by_its_files(tmp_path: Path) -> None:
     with pytest.raises(DataError) as e:
         base.few_files(storage, made.base_path, 2)
     assert e.value.code == "data.base_damaged"
+
+
+def test_the_files_of_a_home_are_not_taken_for_those_of_another_that_was_made_in_its_place(tmp_path: Path) -> None:
+    made, stats = relation("INT"), json.dumps({"numRecords": 1})
+    for name in ("old.parquet", "new.parquet"):
+        storage = Storage(tmp_path)  # as each opening of a home has its own
+        base.create(storage, made)
+        (tmp_path / made.base_path / name).write_bytes(b"x")
+        base.add_files(storage, made.base_path, [DataFile(name, 1, 1, stats)], "a", 1)
+        assert base.few_files(storage, made.base_path, 1) == base.Few((name,), 1)
+        shutil.rmtree(tmp_path / made.base_path)

@@ -131,6 +131,21 @@ def test_a_failed_table_that_was_folded_to_where_it_stopped_needs_nothing(lake: 
     assert lake.table(bad).error is not None and not lake.table(bad).history_missing
 
 
+def test_a_failed_table_that_was_folded_loses_nothing_though_older_epochs_need_what_lies_before(lake: Lake) -> None:
+    bad = lake.add("bad", 2)
+    lake.fail(bad)
+    folded = Layout(bad, 1, (CoveredSpan(Span(None, None), 5, 2),), True)
+    with lake.home.meta.write() as c:
+        epochs.publish(c, [], {bad: folded})
+        relations.set_stopped(c, bad, 5)
+    connection = lake.log.info()
+    connection.options.update({"changelog.max_bytes": "1", "retention.hours": "0"})
+    with lake.home.meta.write() as c:
+        kept = claims.enforce(c, connection, epochs.oldest(c), time.time() + 2 * claims.GRACE_S)
+    assert kept.needed == 2 and not lake.table(bad).history_missing
+    assert Reader(lake.home, no_spark)._last_shown(lake.table(bad), folded, 10) == 5, "it is shown as it stopped"
+
+
 def test_the_cleaner_removes_what_a_failed_table_held_back(lake: Lake) -> None:
     lake.add("good", 9)
     bad = lake.add("bad", 2)

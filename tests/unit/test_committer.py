@@ -299,6 +299,35 @@ def test_a_merge_that_fails_leaves_no_intent_and_can_be_tried_again(b: Commits) 
     assert b.committer.fold(b.relation_id) is not None
 
 
+@pytest.mark.parametrize("next_comes", ["cover", "upkeep"])
+def test_a_fold_that_committed_after_it_was_given_up_is_made_again_before_anything_is_built_on_it(
+    b: Commits, next_comes: str
+) -> None:
+    covered(b)
+    given_up: list[int] = []
+
+    def lost(relation: Any, layout: Any, index: int, app_id: str, number: int) -> int:
+        given_up.append(number)
+        raise ConnectionError("the answer was lost")
+
+    b.committer._merge = lost
+    with pytest.raises(ConnectionError):
+        b.committer.fold(b.relation_id)
+    before = b.relation.base_version
+    b._merge(b.relation, b.layout(), 3, f"headwater-fold-{b.relation_id}", given_up[0])  # type: ignore[arg-type]
+    b.restart()
+    if next_comes == "cover":
+        with b.home.meta.write() as c:
+            spans.add(c, b.relation_id, [span(10, 10)], 50.0)
+        b.scan(2, [10], high=20)
+        assert b.cover() is not None
+    else:
+        b.committer.upkeep(b.relation_id, lambda r: None)
+    layout = b.layout()
+    assert layout is not None and layout.base_version == b.delta_version() > before
+    assert {s.log_index for s in layout.spans} >= {3} and [index for index, _ in b.merged] == [3, 3]
+
+
 def test_a_base_has_one_writer_at_a_time_and_other_bases_do_not_wait_for_it(b: Commits) -> None:
     """A MERGE that skips files by key ranges fails when files are added beside it, so none are."""
     covered(b)

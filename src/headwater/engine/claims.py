@@ -45,7 +45,8 @@ def enforce(c: Connection, connection: ConnectionInfo, oldest_epoch: int, now: f
     needed = connection.committed_index
     for relation in relations.all(c, connection.id):
         index = claim(c, relation, connection.committed_index, oldest_epoch)
-        if index < connection.committed_index and relation.state is TableState.FAILED:
+        whole = relation.stopped_at is not None  # then only older epochs need anything, and they go by themselves
+        if index < connection.committed_index and relation.state is TableState.FAILED and not whole:
             failed_s = now - (relation.failed_at or now)
             expired = failed_s > max(keep_s, GRACE_S)
             if expired or (index < over and failed_s > GRACE_S):

@@ -27,7 +27,7 @@ from headwater.engine.home import Home
 from headwater.meta import connections, epochs, intents, lease, relations, runs, segments, settle, spans
 from headwater.meta.intents import Intent
 from headwater.meta.lease import Lease
-from headwater.model import DataFile, Epoch, Json, Layout, RelationInfo, Span
+from headwater.model import DataFile, Epoch, Json, Layout, RelationInfo, Span, TableState
 from headwater.relation import base, commits
 from headwater.relation.overlay import check_history
 from headwater.storage import boot
@@ -102,6 +102,8 @@ class Committer:
             return None
         try:
             self._end_left(relation_id)
+            if not self._end_late(relation_id):
+                return None
             with self._home.meta.write() as c:
                 lease.check(c, self._held)
                 intent, dead = self._decide_cover(c, relation_id)
@@ -121,18 +123,21 @@ class Committer:
         """Moves a relation's overlay (up to an index) into its base, with a new epoch; None if there is none."""
         with self._locks[relation_id]:
             self._end_left(relation_id)
+            return self._fold(relation_id, upto)
+
+    def _fold(self, relation_id: int, upto: int | None = None) -> Epoch | None:
+        with self._home.meta.write() as c:
+            lease.check(c, self._held)
+            decided = self._decide_fold(c, relation_id, upto)
+        if decided is None:
+            return None
+        intent, pin = decided
+        crash.here("fold.decided")
+        try:
+            return self._finish(intent, may_merge=True)
+        finally:
             with self._home.meta.write() as c:
-                lease.check(c, self._held)
-                decided = self._decide_fold(c, relation_id, upto)
-            if decided is None:
-                return None
-            intent, pin = decided
-            crash.here("fold.decided")
-            try:
-                return self._finish(intent, may_merge=True)
-            finally:
-                with self._home.meta.write() as c:
-                    epochs.release_pin(c, pin)
+                epochs.release_pin(c, pin)
 
     def advance(self, relation_ids: Sequence[int]) -> Epoch | None:
         """Moves relations whose log holds nothing for them on to the newest index, so that they hold back no log.
@@ -177,6 +182,8 @@ class Committer:
             return None
         try:
             self._end_left(relation_id)
+            if not self._end_late(relation_id):
+                return None
             with self._home.meta.read() as c:
                 relation = relations.get_or_none(c, relation_id)
                 busy = any(i.kind != UPKEEP for i in intents.all(c, relation_id))
@@ -263,6 +270,24 @@ class Committer:
             self._finish(intent)
         self._home.live.failures.worked(Who("recover", table=relation_id))
 
+    def _end_late(self, relation_id: int) -> bool:
+        """Folds again if the base has a fold that committed after it was given up; False if nothing may be built on it.
+
+        Meta would name a version whose log begins before it: a row that moved to another key meanwhile, and left values
+        in the base, would be searched for where it is no more. A fold reads the version that meta names.
+        """
+        with self._home.meta.read() as c:
+            relation = relations.get_or_none(c, relation_id)
+        if relation is None:
+            return True
+        if not base.has_since(self._home.storage, relation.base_path, relation.base_version, _fold_id(relation)):
+            return True
+        if relation.state is TableState.FAILED:
+            return False  # it is folded to where it stopped, and no further
+        log.warning("a fold was committed after it was given up relation=%s", relation_id)
+        self._fold(relation_id)
+        return True
+
     def _finish(self, intent: Intent, *, may_merge: bool = False) -> Epoch | None:
         with self._home.meta.read() as c:
             relation = relations.get_or_none(c, intent.relation_id)
@@ -313,7 +338,7 @@ class Committer:
     def _finish_fold(self, relation: RelationInfo, intent: Intent, may_merge: bool) -> Epoch | None:
         """Merges, unless Delta already has this fold; an unmade fold of an earlier process is dropped."""
         index = int(intent.body["index"])
-        app_id = f"headwater-fold-{relation.id}"
+        app_id = _fold_id(relation)
         version = base.transaction_commit(self._home.storage, relation.base_path, app_id, intent.id)
         if version is None:
             if not may_merge:
@@ -366,6 +391,11 @@ class Committer:
                 raise
             log.warning("a fold failed after its commit relation=%s error=%s", relation.id, type(e).__name__)
             return made
+
+
+def _fold_id(relation: RelationInfo) -> str:
+    """The name under which folds of a relation are numbered in Delta's log."""
+    return f"headwater-fold-{relation.id}"
 
 
 def _record_version(c: Connection, relation: RelationInfo, version: int) -> None:

@@ -166,7 +166,7 @@ class Reader:
                 epochs.release_pin(c, pin)
 
     def _overlay(self, s: Seen, epoch: Epoch, overlays: ExitStack) -> tuple[Overlay | None, str]:
-        """What lies over the base at an epoch, and why that is older, in words; without an overlay nothing is shown."""
+        """What lies over the base at an epoch, and what is not shown of it, in words; None: nothing of it is."""
         relation, layout, stopped = s.relation, s.layout, ""
         if layout is None or not layout.spans:
             return None, ""
@@ -181,8 +181,12 @@ class Reader:
             stopped = f"{relation.name}: stopped: {e.message}"  # nobody has judged it yet
             index = self._last_shown(relation, layout, index)
             overlay = overlays.enter_context(self.overlays.use(relation, layout, index))
-        hidden = overlay.holes.num_rows and not relation.ordered  # as a whole, until it has been read again
-        return None if hidden else overlay, stopped
+        holes = overlay.holes.num_rows
+        if not holes:
+            return overlay, stopped
+        hidden = "it is" if not relation.ordered else f"{holes} of its rows are"
+        told = f"{relation.name}: {hidden} hidden until read again"
+        return (overlay if relation.ordered else None), stopped or told
 
     def _frame(self, session: SparkSession, s: Seen, overlay: Overlay | None) -> DataFrame:
         if overlay is None or s.layout is None:

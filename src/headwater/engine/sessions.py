@@ -22,19 +22,19 @@ class Pooled:
 
     def __init__(self, session: SparkSession) -> None:
         self.session = session
-        self._views: dict[str, object] = {}  # what each shows, by name in lower case
+        self._views: dict[str, object] = {}  # what each shows, by its name
 
     def only(self, names: Collection[str]) -> None:
         """Drops every view but these."""
-        for name in self._views.keys() - {n.lower() for n in names}:
-            self.session.catalog.dropTempView(name)
+        for name in self._views.keys() - set(names):
+            self.session.catalog.dropTempView(name)  # by its very name: a session may be case-sensitive
             del self._views[name]
 
     def show(self, name: str, what: object, frame: Callable[[], DataFrame]) -> None:
         """Makes `name` a view of the frame, unless it shows `what` already."""
-        if self._views.get(name.lower()) != what:
+        if self._views.get(name) != what:
             frame().createOrReplaceTempView(quoted(name))
-            self._views[name.lower()] = what
+            self._views[name] = what
 
 
 class Sessions:

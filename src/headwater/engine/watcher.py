@@ -158,6 +158,9 @@ class Watcher:
     def _record(self, relation: RelationInfo, look: Look, verdict: Verdict) -> None:
         with self._home.meta.write() as c:
             lease.check(c, self._held)
+            current = relations.get_or_none(c, relation.id)
+            if current is None or current.state is TableState.FAILED:
+                return  # dropped or stopped while it was looked at: its first error counts
             if verdict.error is not None:
                 log.error("table failed name=%s code=%s", relation.name, verdict.error.code)
                 relations.set_state(c, relation.id, TableState.FAILED, verdict.error)

@@ -78,6 +78,14 @@ def transaction_commit(storage: Storage, base_path: str, app_id: str, version: i
     return low if _recorded_at(storage, base_path, low, app_id) == version else None
 
 
+def has_since(storage: Storage, base_path: str, version: int, app_id: str) -> bool:
+    """Whether an application has committed to the base after a version, which is one that is still needed."""
+    if not storage.exists(commits.entry(base_path, version + 1)):
+        return False
+    before = _recorded_at(storage, base_path, version, app_id)
+    return bool(_open(storage, base_path).transaction_version(app_id) != before)
+
+
 def ranges(storage: Storage, base_path: str, column: str) -> pa.Table | None:
     """Per file of the newest version the column's least and greatest value (`low`, `high`); None if a file hides it."""
     actions = pa.table(_open(storage, base_path).get_add_actions(flatten=True))
@@ -101,7 +109,7 @@ def few_files(storage: Storage, base_path: str, version: int) -> Few | None:
 
     Delta takes two Spark jobs and half a second per table to find them, which a query over many small tables feels.
     """
-    few = _few_files(storage.url(base_path), version)
+    few = _few_files(storage, base_path, version)
     for file in few.paths if few else ():
         if not storage.exists(f"{base_path}/{file}"):
             raise base_damaged(f"a file of the base {base_path} is missing: somebody removed it from outside")
@@ -109,10 +117,10 @@ def few_files(storage: Storage, base_path: str, version: int) -> Few | None:
 
 
 @lru_cache(maxsize=KNOWN_VERSIONS)
-def _few_files(url: str, version: int) -> Few | None:
-    """A version's files never change, and no other base is ever made at its place."""
+def _few_files(storage: Storage, base_path: str, version: int) -> Few | None:
+    """A version's files never change, and no other base is made at its place while a home is open."""
     try:
-        table = DeltaTable(url, version=version)
+        table = DeltaTable(storage.url(base_path), version=version)
     except DeltaError:  # Delta says what is wrong with it
         return None
     actions = pa.table(table.get_add_actions(flatten=True))
@@ -139,9 +147,15 @@ def add_files(storage: Storage, base_path: str, files: Sequence[DataFile], app_i
     return _commit(storage, base_path, table, "append", files, app_id, version)
 
 
-def replace_files(storage: Storage, base_path: str, files: Sequence[DataFile], app_id: str, version: int) -> int:
-    """Commits files that hold everything, in the place of all that the base has; gives the Delta version."""
-    return _commit(storage, base_path, _open(storage, base_path), "overwrite", files, app_id, version)
+def replace_files(
+    storage: Storage, base_path: str, replaced: int, files: Sequence[DataFile], app_id: str, version: int
+) -> int:
+    """Commits files in the place of all that a version of the base has; gives the Delta version.
+
+    It fails if there is a later version by now: what that has done is not in the files.
+    """
+    table = DeltaTable(storage.url(base_path), version=replaced)
+    return _commit(storage, base_path, table, "overwrite", files, app_id, version)
 
 
 def _commit(

@@ -25,13 +25,18 @@ _Z85 = {
 _UUID_CHARACTERS = 20  # of 16 bytes
 
 
+def entry(base_path: str, version: int) -> str:
+    """The file in which a base's log tells the commit of a version."""
+    return f"{base_path}/_delta_log/{version:020d}.json"
+
+
 def make_durable(storage: Storage, base_path: str, after: int, version: int) -> None:
     """Syncs what the commits in (after, version] added and readers of it need; `after` is durable already.
 
     It costs what was committed, whatever the size of the base.
     """
     log = f"{base_path}/_delta_log"
-    entries = [f"{log}/{v:020d}.json" for v in range(after + 1, version + 1)]
+    entries = [entry(base_path, v) for v in range(after + 1, version + 1)]
     if not all(storage.exists(path) for path in entries):
         storage.sync(storage.list(base_path))  # so far behind that log entries are gone: what they added is not known
         return

@@ -12,6 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 from delta.tables import DeltaTable
 from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame, SparkSession
@@ -28,6 +29,7 @@ from headwater.relation.overlay import Overlay, read_keys
 from headwater.relation.schema import GONE, OP, UPSERT, quoted
 from headwater.storage import Storage
 
+MEASURED_ROWS = 1024  # at once
 MOST_RANGES = 32  # an OR of more ranges costs the planner more than the files it skips
 _RANGED = ("SMALLINT", "INT", "BIGINT", "DATE")  # statistics of these are exact in every writer
 
@@ -67,9 +69,9 @@ def fold(
     for name, value in {"spark.sql.session.timeZone": "UTC", **(settings or {}), **transaction}.items():
         own.conf.set(name, value)
     exact = layout.complete and layout.base_version == newest  # the base holds what the layout shows, and nothing else
-    if small and exact and not small.marked and overlay.rows <= config.REPLACED_ROWS:
+    if small and exact and not small.marked and _fits(storage, relation, small, overlay):
         files = _write(own, storage, relation, layout, overlay)
-        return base.replace_files(storage, relation.base_path, files, app_id, version)
+        return base.replace_files(storage, relation.base_path, newest, files, app_id, version)
     _merge(own, storage, relation, layout, overlay)
     made = base.transaction_commit(storage, relation.base_path, app_id, version)
     # a MERGE that changes nothing makes no commit: the base is already what the fold would make it
@@ -91,6 +93,18 @@ def remove(session: SparkSession, storage: Storage, relation: RelationInfo, span
     target = DeltaTable.forPath(session, storage.url(relation.base_path))
     target.delete(in_any(spans, relation.key_columns) if relation.ordered else None)
     return base.current_version(storage, relation.base_path)
+
+
+def _fits(storage: Storage, relation: RelationInfo, few: base.Few, overlay: Overlay) -> bool:
+    """Whether base and overlay take little memory: values that repeat take no room in a file."""
+    left = config.REPLACED_MEMORY
+    for path in (*(f"{relation.base_path}/{path}" for path in few.paths), *(layer.path for layer in overlay.layers)):
+        with pq.ParquetFile(storage.url(path)) as file:
+            for batch in file.iter_batches(batch_size=MEASURED_ROWS):
+                left -= batch.nbytes
+                if left < 0:
+                    return False
+    return True
 
 
 def _write(
