@@ -320,13 +320,14 @@ class Headwater:
         return all(r.state is TableState.LIVE or (r.state is TableState.FAILED and r.error) for r in states)
 
     def _raise_failures(self) -> None:
-        """Raises what a connection or a table failed with, if any did."""
+        """Raises what a connection or a table failed with, if any did, and what was refused with it."""
         with self._home.meta.read() as c:
-            known = [(x.state is ConnectionState.FAILED, x.error) for x in connections.all(c)]
-            known += [(r.state is TableState.FAILED, r.error) for r in relations.all(c)]
-        for failed, error in known:
-            if failed and error:
-                raise stored_error(error)
+            known = [(x.name, x.state is ConnectionState.FAILED, x.error) for x in connections.all(c)]
+            known += [(r.name, r.state is TableState.FAILED, r.error) for r in relations.all(c)]
+        failed = [(name, stored_error(error)) for name, has_failed, error in known if has_failed and error]
+        if failed:
+            refused = None if self._definitions is None else self._definitions.error(failed)
+            raise failed[0][1] if refused is None else refused
 
     def _has_reached_end(self) -> bool:
         """Every capture is at the end that was asked for, and what it took in is in an epoch."""

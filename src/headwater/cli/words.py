@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from headwater.engine.progress import percent
 from headwater.engine.results import ConnectionStatus, JobStatus, TableStatus
 from headwater.errors import Retry
@@ -24,3 +26,9 @@ def way_out(x: TableStatus | ConnectionStatus | JobStatus) -> str:
 def covered(status: TableStatus) -> str:
     """How much of a table a reader sees; a live one is complete even if it has no spans to count."""
     return percent(1.0 if status.state == "live" else status.covered)
+
+
+def who(names: Sequence[str]) -> str:
+    """The first of those that something concerns, and how many more there are."""
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return ", ".join(names[:3]) + more
