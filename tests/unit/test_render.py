@@ -279,6 +279,11 @@ def test_the_overview_shows_every_table_and_why_it_stands_still() -> None:
     assert shown.splitlines()[0].split() == ["table", "state", "covered", "spans", "scanned", "rate", "left", "lag"]
 
 
+def test_a_failed_table_says_what_brings_it_back_after_the_fix() -> None:
+    failed = TableStatus("t", "failed", error="must be owner", hint="Run a GRANT.", retry="after fix")
+    assert "→ Run a GRANT. (then RESYNC TABLE, or start the server again)" in text(overview([failed], 140), 140)
+
+
 def test_on_a_narrow_screen_every_row_is_one_line() -> None:
     shown = text(overview([FILLING, WAITING, PAUSED, FAILED, LIVE], 80), 80).splitlines()
     assert re.search(r"^orders +filling .* 43 % +1.2 M +80.0 k/s ≈ 3 min +0.3 s$", shown[1])

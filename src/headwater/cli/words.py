@@ -20,6 +20,8 @@ def way_out(x: TableStatus | ConnectionStatus | JobStatus) -> str:
     retry = RETRIES[Retry(x.retry)] if x.retry else ""
     if not x.hint or not retry:
         return x.hint or retry
+    if isinstance(x, TableStatus) and x.state == "failed" and "RESYNC" not in x.hint and "DROP" not in x.hint:
+        return f"{x.hint} (then RESYNC TABLE, or start the server again)"
     return x.hint if "again" in x.hint or "by itself" in x.hint else f"{x.hint} ({retry})"
 
 
