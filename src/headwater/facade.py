@@ -43,8 +43,9 @@ Progress = Callable[[list[TableStatus]], None]
 def open_home(home: str | Path | None = None, spark: SparkSession | None = None) -> Headwater:
     """Opens a home (default: HEADWATER_HOME, else ./headwater-data).
 
-    Where there is none, `run`, `running` and CREATE CONNECTION create it; anything else is an error (`home.missing`). A
-    session given as `spark` must have Delta's extension and catalog; otherwise one is started when it is needed.
+    Where there is none, `run` with definitions, `running` and CREATE CONNECTION create it; anything else is an error
+    (`home.missing`). A session given as `spark` must have Delta's extension and catalog; otherwise one is started when
+    it is needed.
     """
     return Headwater(config.home_from(None if home is None else str(home)), spark)
 
@@ -117,7 +118,7 @@ class Headwater:
         """Carries out the definitions that can be carried out and keeps the tables fresh until KeyboardInterrupt.
 
         What was refused is told by `refused()`, and tried again where that can help; what is left at the end is raised.
-        Where nothing at all is defined, that is at once.
+        Where nothing at all is defined, that is at once; where there is no home and no text, it is `home.missing`.
         With `once` it returns when every table has caught up with the upstream as it was when all were defined, and
         folds before it does (unless `fold` is False); what failed is raised once all others are there. With `until`, a
         position or a time, nothing that committed after it is taken in, and it returns when that place is reached.
@@ -125,6 +126,8 @@ class Headwater:
         """
         from headwater.sql.apply import Definitions
 
+        if not text.strip() and not is_home(self.home):
+            raise missing_home(self.home)  # there is nothing to go on with, and a mistyped name would be a new home
         definitions = Definitions(text, lambda step: self._executor().carry_out(step), self.on_notice)
         self._definitions = definitions
 
@@ -317,13 +320,14 @@ class Headwater:
         return all(r.state is TableState.LIVE or (r.state is TableState.FAILED and r.error) for r in states)
 
     def _raise_failures(self) -> None:
-        """Raises what a connection or a table failed with, if any did."""
+        """Raises what a connection or a table failed with, if any did, and what was refused with it."""
         with self._home.meta.read() as c:
-            known = [(x.state is ConnectionState.FAILED, x.error) for x in connections.all(c)]
-            known += [(r.state is TableState.FAILED, r.error) for r in relations.all(c)]
-        for failed, error in known:
-            if failed and error:
-                raise stored_error(error)
+            known = [(x.name, x.state is ConnectionState.FAILED, x.error) for x in connections.all(c)]
+            known += [(r.name, r.state is TableState.FAILED, r.error) for r in relations.all(c)]
+        failed = [(name, stored_error(error)) for name, has_failed, error in known if has_failed and error]
+        if failed:
+            refused = None if self._definitions is None else self._definitions.error(failed)
+            raise failed[0][1] if refused is None else refused
 
     def _has_reached_end(self) -> bool:
         """Every capture is at the end that was asked for, and what it took in is in an epoch."""

@@ -142,7 +142,10 @@ def test_tables_of_others_give_the_statement_for_their_owner(database: Any, pg: 
             with pytest.raises(HeadwaterError) as e:
                 publication.add_table(session, "ours", "public", "t")
             assert e.value.code == "source.privilege"
-            assert 'ALTER PUBLICATION "ours" ADD TABLE ONLY "public"."t";' in e.value.hint
+            assert 'Run as a superuser: ALTER PUBLICATION "ours" ADD TABLE ONLY "public"."t";' in e.value.hint
+            assert f'Or, for all tables of its owner: GRANT "{pg.user}" TO "guest";' in e.value.hint
+            pg.execute(f'GRANT "{pg.user}" TO guest')
+            publication.add_table(session, "ours", "public", "t")
     finally:
         database.execute("DROP PUBLICATION IF EXISTS ours; DROP OWNED BY guest; DROP ROLE guest")
 

@@ -33,6 +33,7 @@ def rows(text: str) -> dict[str, list[str]]:
 
 def test_every_error_code_is_documented_with_its_meaning_and_no_other() -> None:
     documented = {code: cells for code, cells in rows(page("errors.md")).items() if re.fullmatch(r"[a-z]+\.\w+", code)}
+    assert len(re.findall(r"^\| `[a-z]+\.\w+` \|", page("errors.md"), re.MULTILINE)) == len(documented)  # each once
     assert sorted(documented) == sorted(CODES)
     assert {code: cells[0] for code, cells in documented.items()} == CODES
     assert all(cells[1].endswith(".") for cells in documented.values())

@@ -87,6 +87,16 @@ def test_missing_surplus_and_changed_rows_are_named(database: Any, relation: Rel
     assert (found.surplus, found.missing, found.different) == ((("1",),), (("9",),), (("3",),))
 
 
+def test_columns_may_have_names_that_spark_takes_for_syntax(database: Any, spark: SparkSession) -> None:
+    database.execute('CREATE TABLE t ("i`d.x" int PRIMARY KEY, "dot.ted" text, "q""q" bigint)')
+    database.execute("INSERT INTO t VALUES (1, 'a', 1), (2, 'b', 2)")
+    relation = relation_of(database)
+    lake = spark.createDataFrame([(1, "a", 1), (2, "b", 2)], [c.name for c in relation.columns])
+    assert outcome(database, relation, lake).equal
+    database.execute('UPDATE t SET "dot.ted" = \'c\' WHERE "i`d.x" = 2')
+    assert outcome(database, relation, lake).comparison.different == (("2",),)
+
+
 def test_only_covered_spans_are_compared(database: Any, relation: RelationInfo, spark: SparkSession) -> None:
     rows = upstream_rows(database, relation)
     layout = Layout(1, 0, (CoveredSpan(Span(Bound(("1",)), Bound(("2",))), 0, 0),), False)

@@ -46,6 +46,20 @@ def message(definitions: Definitions) -> str:
     return error.message
 
 
+def test_what_failed_later_is_listed_with_what_was_refused() -> None:
+    home = Home(t1=MISSING)
+    definitions = home.definitions(SHOP + TABLES)
+    definitions.apply()
+    error = definitions.error([("t2", SourceError("source.privilege", "must be owner of table t2", "Run a GRANT."))])
+    assert error is not None and error.code == "sql.refused"
+    assert error.message.splitlines()[1:] == [
+        "line 3: the database d has no table public.t1 (table.missing)",
+        "  → Write TABLE 'public.t2'.",
+        "t2 has failed: must be owner of table t2 (source.privilege)",
+        "  → Run a GRANT.",
+    ]
+
+
 def test_one_missing_table_keeps_no_other_away() -> None:
     home = Home(t1=MISSING)
     definitions = home.definitions(SHOP + TABLES)

@@ -159,6 +159,19 @@ def test_the_first_error_of_a_table_stays_when_its_backfill_fails_too(
     assert {t.code for t in status_of(home, None).tables} == {"data.rewritten"}, "a restart would let it go on"
 
 
+def test_an_error_of_the_connection_stops_none_of_its_tables(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    with home.meta.write() as c:
+        held = lease.take(c, "server", "me")
+
+    def step(self: Backfill, relation: RelationInfo, work: object) -> None:
+        raise SourceError("source.authentication", "the upstream refused the user", "Correct the password.")
+
+    monkeypatch.setattr(Backfill, "_step", step)
+    Backfill(home, held, lambda: None, lambda: None).tick()  # type: ignore[arg-type,return-value]
+    found = status_of(home, None).tables
+    assert {(t.state, t.code) for t in found} == {("defined", "source.authentication")}, "its capture goes on, too"
+
+
 def test_a_loop_goes_on_after_any_error_and_shows_it_meanwhile(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(failures, "FIRST_S", 0.001)
     errors: list[Exception] = [

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import re
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
@@ -23,6 +24,7 @@ from headwater.cli.screen import Screen, overview, short, size
 from headwater.cli.status import report as status_report
 from headwater.cli.status import watch
 from headwater.cli.values import distinct_names, plain
+from headwater.cli.verify import _said_once
 from headwater.cli.verify import report as verify_report
 from headwater.engine.results import ConnectionStatus, Result, Status, TableStatus, Verified
 from headwater.errors import MachineError, SourceError, SqlError
@@ -245,6 +247,28 @@ def test_without_a_terminal_many_tables_are_a_line_every_few_seconds(monkeypatch
     assert said[-1].startswith("t7: live: no answer")
 
 
+def test_without_a_terminal_what_many_tables_meet_is_said_once() -> None:
+    said: list[str] = []
+    tables = [TableStatus(f"t{i}", "live", error="no answer", hint="Wait.", connection="pg") for i in range(9)]
+    other = TableStatus("u", "failed", error="no answer", hint="Wait.", connection="my")
+    lines.Lines(said.append).update([*tables, other])
+    assert said == ["t0, t1, t2 and 6 more: no answer\n  → Wait.", "u: failed: no answer\n  → Wait."]
+
+
+def test_without_a_terminal_an_error_that_stays_is_not_said_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0.0
+    monkeypatch.setattr(lines.time, "monotonic", lambda: now)
+    said: list[str] = []
+    screen = lines.Lines(said.append)
+    for attempt in range(9):
+        now += lines.INTERVAL_S
+        full = f"no space left while writing scan-{attempt}"
+        waits = f"another try: {full}"
+        status = {"code": "home.disk_full", "error": full, "hint": "Free space.", "waiting_for": waits}
+        screen.update([TableStatus("t", "filling", 1, 2, covered=0.5, **status)])  # type: ignore[arg-type]
+    assert said == ["t: filling, 50 %, 1 of 2 spans: no space left while writing scan-0\n  → Free space."]
+
+
 def test_the_overview_shows_every_table_and_why_it_stands_still() -> None:
     shown = text(overview([FILLING, WAITING, PAUSED, FAILED, LIVE], 140), 140)
     assert re.search(r"orders +filling .* 43 % +12/28 +1,234,567 of ≈ 2.8 M +80,000/s +≈ 3 min +0.3 s, 12.3 MB", shown)
@@ -253,6 +277,11 @@ def test_the_overview_shows_every_table_and_why_it_stands_still() -> None:
     assert "✗ items: column a changed\n  → RESYNC TABLE items; (it goes on after that)" in shown
     assert re.search(r"empty +live .* 100 % .* 4 min", shown)
     assert shown.splitlines()[0].split() == ["table", "state", "covered", "spans", "scanned", "rate", "left", "lag"]
+
+
+def test_a_failed_table_says_what_brings_it_back_after_the_fix() -> None:
+    failed = TableStatus("t", "failed", error="must be owner", hint="Run a GRANT.", retry="after fix")
+    assert "→ Run a GRANT. (then RESYNC TABLE, or start the server again)" in text(overview([failed], 140), 140)
 
 
 def test_on_a_narrow_screen_every_row_is_one_line() -> None:
@@ -312,6 +341,8 @@ def test_verify_says_equal_different_or_not_compared() -> None:
         "  → Start it.",
         "    source.unreachable",
     ]
+    said = _said_once([equal, *(replace(failed, table=f"t{i}") for i in range(5)), differs])
+    assert [v.table for v in said] == ["orders", "t0, t1, t2 and 2 more", "t"]
 
 
 def test_status_shows_server_connections_and_tables() -> None:

@@ -24,6 +24,7 @@ from headwater.errors import SourceError, stored_error
 from headwater.meta import connections, segments
 from headwater.meta.store import Meta
 from headwater.model import Column, ConnectionState, CoveredSpan, Layout, RelationInfo, Span
+from headwater.relation.schema import quoted
 from headwater.source.scan import OnWait, Reach, Scan, UpstreamCut
 from headwater.storage import Storage
 
@@ -172,15 +173,18 @@ class UpstreamRows:
 def digest_of(rows: DataFrame, columns: Sequence[Column], key: Sequence[str]) -> Digest:
     """The digest of a DataFrame, made where its rows are."""
 
+    names = rows.columns
+
     def summed(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        part = digest(batches, columns, key)
+        part = digest((b.rename_columns(names) for b in batches), columns, key)
         used = np.flatnonzero(part.counts)
         yield pa.record_batch(
             [pa.array(used), pa.array(part.counts[used]), pa.array(part.sums[used].view(np.int64))],
             names=["range", "rows", "sum"],
         )
 
-    parts = rows.mapInArrow(summed, "range BIGINT, rows BIGINT, sum BIGINT").collect()  # at most 1,024 per task
+    found = _numbered(rows).mapInArrow(summed, "range BIGINT, rows BIGINT, sum BIGINT")
+    parts = found.collect()  # at most 1,024 per task
     total = Digest.empty()
     places = np.array([p["range"] for p in parts], np.int64)
     np.add.at(total.counts, places, np.array([p["rows"] for p in parts], np.int64))
@@ -191,12 +195,18 @@ def digest_of(rows: DataFrame, columns: Sequence[Column], key: Sequence[str]) ->
 def rows_of(rows: DataFrame, columns: Sequence[Column], key: Sequence[str], ranges: NDArray[np.int64]) -> pa.Table:
     """Key and hash of a DataFrame's rows in these ranges."""
     keys = [c for c in columns if c.name in key]
-    schema = ", ".join(f"`{c.name.replace('`', '``')}` {c.lake_type}" for c in keys)
+    schema = ", ".join(f"{quoted(c.name)} {c.lake_type}" for c in keys)
+    names = rows.columns
 
     def picked(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        yield from rows_in(batches, columns, key, ranges)
+        yield from rows_in((b.rename_columns(names) for b in batches), columns, key, ranges)
 
-    return rows.mapInArrow(picked, f"{schema}, __hash BIGINT").toArrow()
+    return _numbered(rows).mapInArrow(picked, f"{schema}, __hash BIGINT").toArrow()
+
+
+def _numbered(rows: DataFrame) -> DataFrame:
+    """The rows under names that mapInArrow can look up: it takes dots and backticks in a name for its own syntax."""
+    return rows.toDF(*(f"c{i}" for i in range(len(rows.columns))))
 
 
 def merged(spans: Sequence[CoveredSpan]) -> list[CoveredSpan]:

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 
 from headwater.cli.render import count, visible
-from headwater.cli.words import covered, way_out
+from headwater.cli.words import covered, way_out, who
 from headwater.engine.progress import about, percent
 from headwater.engine.results import TableStatus
 
@@ -21,23 +21,26 @@ class Lines:
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say = say
-        self._known: dict[str, tuple[str, str]] = {}
+        self._known: dict[str, tuple[str, str, str]] = {}
         self._news: dict[str, TableStatus] = {}
         self._said_at = float("-inf")
 
     def update(self, tables: Sequence[TableStatus]) -> None:
+        failing: dict[tuple[str, str, str], list[TableStatus]] = {}  # what many of a connection meet is said once
         for table in tables:
-            now = (table.state, table.error)
+            now = (table.state, table.code or table.error, table.hint)  # another try may fail at another file
             if self._known.get(table.name) == now:
                 continue
             self._known[table.name] = now
             if table.error:
-                self._say(line(table))
+                failing.setdefault((table.connection, table.error, way_out(table)), []).append(table)
             else:
                 self._news[table.name] = table
+        for (_, error, hint), found in failing.items():
+            self._say(line(found[0]) if len(found) == 1 else shared([t.name for t in found], error, hint))
         moving = [t for t in tables if t.state not in ENDS]
         due = time.monotonic() - self._said_at >= INTERVAL_S
-        if (due and any(t.state == "filling" for t in moving)) or (self._news and (due or not moving)):
+        if (due and any(t.state == "filling" and not t.error for t in moving)) or (self._news and (due or not moving)):
             self._sum_up(tables)
 
     def _sum_up(self, tables: Sequence[TableStatus]) -> None:
@@ -45,7 +48,7 @@ class Lines:
             self._say(summary(tables))
         else:
             for table in tables:
-                if table.name in self._news or table.state == "filling":
+                if table.name in self._news or (table.state == "filling" and not table.error):
                     self._say(line(table))
         self._news.clear()
         self._said_at = time.monotonic()
@@ -54,7 +57,7 @@ class Lines:
 def line(status: TableStatus) -> str:
     """One table as one line of plain text."""
     parts = [status.state]
-    if status.waiting_for:
+    if status.waiting_for and not (status.error and status.error in status.waiting_for):
         parts.append(f"for {status.waiting_for}" if status.state == "waiting" else f"waits for {status.waiting_for}")
     if status.state in ("filling", "paused") and status.spans_total:
         parts += [covered(status), f"{status.spans_done} of {count(status.spans_total, 'span')}"]
@@ -67,6 +70,12 @@ def line(status: TableStatus) -> str:
     text = f"{status.name}: {', '.join(parts)}"
     if status.error:
         text += f": {status.error}" + (f"\n  → {way_out(status)}" if status.hint else "")
+    return "\n".join(visible(part) for part in text.split("\n"))
+
+
+def shared(names: Sequence[str], error: str, hint: str) -> str:
+    """An error that several tables have met, as plain text."""
+    text = f"{who(names)}: {error}" + (f"\n  → {hint}" if hint else "")
     return "\n".join(visible(part) for part in text.split("\n"))
 
 

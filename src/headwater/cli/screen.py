@@ -15,7 +15,7 @@ from rich.text import Text
 
 from headwater.cli.lines import Lines
 from headwater.cli.render import count, visible
-from headwater.cli.words import covered, way_out
+from headwater.cli.words import covered, way_out, who
 from headwater.engine.progress import about
 from headwater.engine.results import ConnectionStatus, JobStatus, TableStatus
 
@@ -125,15 +125,15 @@ def notes(found: Sequence[TableStatus] | Sequence[ConnectionStatus] | Sequence[J
         if not isinstance(x, JobStatus) and x.note:
             names.setdefault(("note", x.note), []).append(x.name)
     lines: list[RenderableType] = []
-    for (kind, what, *more), who in names.items():
+    for (kind, what, *more), meant in names.items():
         if kind == "error":
-            lines.append(Text.assemble(("✗ ", "bold red"), f"{_who(who)}: {visible(what)}"))
+            lines.append(Text.assemble(("✗ ", "bold red"), f"{visible(who(meant))}: {visible(what)}"))
             lines += [Text.assemble(("  → ", "bold cyan"), visible(hint)) for hint in more if hint]
         elif kind == "waits":
-            verb = "waits for" if len(who) == 1 else "wait for"
-            lines.append(Text.assemble(("⚠ ", "bold yellow"), f"{_who(who)} {verb} {visible(what)}"))
+            verb = "waits for" if len(meant) == 1 else "wait for"
+            lines.append(Text.assemble(("⚠ ", "bold yellow"), f"{visible(who(meant))} {verb} {visible(what)}"))
         else:
-            lines.append(Text(f"  {_who(who)}: {visible(what)}", style="dim"))
+            lines.append(Text(f"  {visible(who(meant))}: {visible(what)}", style="dim"))
     return lines
 
 
@@ -161,11 +161,6 @@ def short(n: float) -> str:
             return f"{n:.0f}{unit}" if unit == "" or n >= 99.95 else f"{n:.1f}{unit}"
         n /= 1000
     return f"{n:,.1f} T"
-
-
-def _who(names: list[str]) -> str:
-    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-    return visible(", ".join(names[:3])) + more
 
 
 def _rows(status: TableStatus, full: bool) -> str:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ from rich.text import Text
 
 from headwater.cli import render
 from headwater.cli.reach import busy, reach
+from headwater.cli.words import who
 from headwater.engine.results import Verified
 
 
@@ -20,11 +23,19 @@ def verify(table: str | None, home: Path, *, quiet: bool) -> tuple[list[dict[str
         found = engine.verify(table)
     if not quiet:
         out = render.console(sys.stdout)
-        for verified in found:
+        for verified in _said_once(found):
             out.print(report(verified))
         if not found:
             out.print(render.warning("there is no table to compare"))
     return [v.as_dict() for v in found], all(v.equal or v.skipped for v in found)
+
+
+def _said_once(found: Sequence[Verified]) -> list[Verified]:
+    """The comparisons; an error that several tables have met (their upstream is away) stands once for all of them."""
+    groups: dict[tuple[str, ...], list[Verified]] = {}
+    for v in found:
+        groups.setdefault((v.code, v.error, v.hint) if v.error else (v.table,), []).append(v)
+    return [replace(group[0], table=who([v.table for v in group])) for group in groups.values()]
 
 
 def report(v: Verified) -> RenderableType:

@@ -23,6 +23,7 @@ FIRST_S = 0.5
 LAST_S = 60.0
 
 # how Spark and Delta say that a file which the log names is not there
+OF_CONNECTION = ("source.authentication", "source.database_missing")  # its capture tries again, too
 MISSING_FILE = ("FILE_NOT_EXIST", "DELTA_FILE_NOT_FOUND", "FileNotFoundException", "FILE_NOT_FOUND")
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
@@ -137,8 +138,8 @@ def described(error: Exception) -> HeadwaterError:
 
 
 def passes(error: HeadwaterError) -> bool:
-    """Whether the machine, and not the work, is at fault: it may go on by itself as soon as that is over."""
-    return isinstance(error, MachineError) or error.retry is Retry.AUTO
+    """Whether the machine or the connection, and not the work, is at fault: it may go on as soon as that is over."""
+    return isinstance(error, MachineError) or error.retry is Retry.AUTO or error.code in OF_CONNECTION
 
 
 def _first_line(error: Exception) -> str:

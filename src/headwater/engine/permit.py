@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headwater.errors import FencedError, MachineError
+from headwater.storage import private_file
 
 FILE = "permit"
 
@@ -40,6 +41,7 @@ class Permit:
 def hand_over(root: Path, fence: int, timeout_s: float = 60.0) -> Permit:
     """The permit of a new server; tasks of earlier ones have ended when this returns, and begin no more."""
     deadline = time.monotonic() + timeout_s
+    private_file(root / FILE)
     with (root / FILE).open("a+", encoding="utf-8") as file:
         while not _alone(file.fileno()):
             if time.monotonic() > deadline:

@@ -68,7 +68,7 @@ def seconds(low: float, high: float, whole: bool = False) -> Check:
         seconds = float(m.group(1)) * _UNITS[m.group(2)] if m else -1.0
         if not low <= seconds <= high or (whole and seconds != int(seconds)):
             kind = "whole seconds" if whole else "seconds"
-            raise ValueError(f"must be a duration from {low:g} to {high:g} {kind}, like '10' or '10s'")
+            raise ValueError(f"must be a duration from {low:g} to {high:,.10g} {kind}, like '10' or '10s'")
         return f"{seconds:g}" if seconds != int(seconds) else str(int(seconds))
 
     return check

@@ -82,15 +82,18 @@ class Definitions:
             first.error.code, f"{first.step.place}: {first.error.message}", first.error.hint, first.error.retry
         )
 
-    def error(self) -> HeadwaterError | None:
-        """One error for all that was refused: each with its line, its reason and its way out."""
+    def error(self, failed: Sequence[tuple[str, HeadwaterError]] = ()) -> HeadwaterError | None:
+        """One error for all that was refused: each with its line, its reason and its way out.
+
+        `failed` are connections and tables that have stopped since; they are listed with it.
+        """
         if not self.refused:
             return None
         verb = "was" if len(self.refused) == 1 else "were"
         head = f"{len(self.refused)} of {self._total} statements {verb} not carried out:"
         return HeadwaterError(
             "sql.refused",
-            "\n".join([head, *_lines(self.refused)]),
+            "\n".join([head, *_lines(self.refused), *_stopped(failed)]),
             "Do what each line says, then run the same file again (`headwater sql -f FILE` while a server runs).",
         )
 
@@ -130,6 +133,13 @@ def _lines(refused: Sequence[Refusal]) -> Iterator[str]:
         if needed:
             more = f" and {len(needed) - 5} more" if len(needed) > 5 else ""
             yield f"  the same holds for {', '.join(needed[:5])}{more}: they need that connection"
+
+
+def _stopped(failed: Sequence[tuple[str, HeadwaterError]]) -> Iterator[str]:
+    for name, error in failed:
+        yield f"{name} has failed: {_first(error)}"
+        if error.hint:
+            yield f"  → {error.hint}"
 
 
 def _first(error: HeadwaterError) -> str:

@@ -109,11 +109,25 @@ def add_table(session: Session, name: str, schema: str, table: str, *, create: b
                 f"Run as its owner: {statement}",
             )
         try:
-            _alter(session, statement, f"the owner of {qualified(schema, table)} and of the publication")
+            _alter(session, statement, "a superuser")
         except SourceError as e:
+            if isinstance(e.__cause__, pg_errors.InsufficientPrivilege):
+                raise SourceError(
+                    "source.privilege", e.message, f"{e.hint}{_membership(session, schema, table)}"
+                ) from e
             if not isinstance(e.__cause__, pg_errors.DuplicateObject):  # another of our servers was faster
                 raise
     _check_whole(session, name, schema, table)
+
+
+def _membership(session: Session, schema: str, table: str) -> str:
+    """The statement that lets our user publish every table of this one's owner."""
+    named = (qualified(schema, table),)
+    owner = query(session, "SELECT pg_get_userbyid(relowner) FROM pg_class WHERE oid = to_regclass(%s)", named)
+    if not owner:
+        return ""
+    grant = f"GRANT {quote_identifier(owner[0][0])} TO {quote_identifier(session.info.user)};"
+    return f" Or, for all tables of its owner: {grant}"
 
 
 def _check_whole(session: Session, name: str, schema: str, table: str) -> None:
