@@ -43,9 +43,8 @@ Progress = Callable[[list[TableStatus]], None]
 def open_home(home: str | Path | None = None, spark: SparkSession | None = None) -> Headwater:
     """Opens a home (default: HEADWATER_HOME, else ./headwater-data).
 
-    Where there is none, `run` with definitions, `running` and CREATE CONNECTION create it; anything else is an error
-    (`home.missing`). A session given as `spark` must have Delta's extension and catalog; otherwise one is started when
-    it is needed.
+    Where there is none, `run`, `running` and CREATE CONNECTION create it; anything else is an error (`home.missing`). A
+    session given as `spark` must have Delta's extension and catalog; otherwise one is started when it is needed.
     """
     return Headwater(config.home_from(None if home is None else str(home)), spark)
 
@@ -118,7 +117,7 @@ class Headwater:
         """Carries out the definitions that can be carried out and keeps the tables fresh until KeyboardInterrupt.
 
         What was refused is told by `refused()`, and tried again where that can help; what is left at the end is raised.
-        Where nothing at all is defined, that is at once; where there is no home and no text, it is `home.missing`.
+        Where nothing at all is defined, that is at once.
         With `once` it returns when every table has caught up with the upstream as it was when all were defined, and
         folds before it does (unless `fold` is False); what failed is raised once all others are there. With `until`, a
         position or a time, nothing that committed after it is taken in, and it returns when that place is reached.
@@ -126,8 +125,8 @@ class Headwater:
         """
         from headwater.sql.apply import Definitions
 
-        if not text.strip() and not is_home(self.home):
-            raise missing_home(self.home)  # there is nothing to go on with, and a mistyped name would be a new home
+        if once and not text.strip() and not is_home(self.home):
+            raise missing_home(self.home)  # nothing is there to catch up: the name is mistyped
         definitions = Definitions(text, lambda step: self._executor().carry_out(step), self.on_notice)
         self._definitions = definitions
 

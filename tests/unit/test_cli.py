@@ -192,9 +192,7 @@ def test_the_program_itself_starts_and_ends_with_the_status() -> None:
 def test_a_metrics_port_that_is_taken_is_told_and_nothing_claims_to_be_served_there(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
-        file = tmp_path / "empty.sql"
-        file.write_text("-- nothing yet")
-        command = [*PROGRAM, "run", str(file), "--home", str(tmp_path / "home"), "--metrics-port", port]
+        command = [*PROGRAM, "run", "--home", str(tmp_path / "home"), "--metrics-port", port]
         asked = subprocess.run(command, capture_output=True, text=True, check=False)
     assert asked.returncode == MachineError.exit_status, asked.stderr
     assert "Traceback" not in asked.stderr
