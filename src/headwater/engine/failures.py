@@ -22,8 +22,8 @@ from headwater.errors import FencedError, HeadwaterError, MachineError, Retry, b
 FIRST_S = 0.5
 LAST_S = 60.0
 
-# how Spark and Delta say that a file which the log names is not there
 OF_CONNECTION = ("source.authentication", "source.database_missing")  # its capture tries again, too
+# how Spark and Delta say that a file which the log names is not there
 MISSING_FILE = ("FILE_NOT_EXIST", "DELTA_FILE_NOT_FOUND", "FileNotFoundException", "FILE_NOT_FOUND")
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 

@@ -6,6 +6,7 @@ import builtins
 import json
 import time
 from dataclasses import asdict
+from functools import lru_cache
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Row
@@ -250,6 +251,12 @@ def notices(c: Connection, relation_id: int) -> list[Notice]:
     return [Notice(r.relation_id, r.code, r.text, r._mapping["count"]) for r in rows]
 
 
+@lru_cache(maxsize=1024)
+def _columns(text: str) -> tuple[Column, ...]:
+    """A table's columns, which do not change: every look at every table would read them out of their text again."""
+    return Json.columns(text)
+
+
 def _info(r: Row[tuple[object, ...]]) -> RelationInfo:
     return RelationInfo(
         id=r.id,
@@ -258,7 +265,7 @@ def _info(r: Row[tuple[object, ...]]) -> RelationInfo:
         upstream_schema=r.upstream_schema,
         upstream_table=r.upstream_table,
         upstream_id=r.upstream_id,
-        columns=Json.columns(r.columns),
+        columns=_columns(r.columns),
         key=tuple(json.loads(r.key)),
         options=json.loads(r.options),
         state=TableState(r.state),
