@@ -188,8 +188,18 @@ def test_these_are_queries(text: str) -> None:
 
 def test_a_query_knows_the_names_in_it_in_lower_case() -> None:
     q = query("SELECT o.x, 'shipments' FROM Orders o JOIN `Line Items` -- customers\n USING (id)")
-    assert {"orders", "line items", "o", "x", "id"} <= q.identifiers
+    assert {"orders", "line items", "o", "id"} <= q.identifiers
     assert not {"shipments", "customers"} & q.identifiers
+
+
+def test_what_cannot_be_a_table_is_none_that_a_query_reads() -> None:
+    """Its age and completeness would be asked for."""
+    q = query("SELECT count(*) AS big, t.items FROM t WHERE t.id IN (SELECT id FROM u) ORDER BY big")
+    assert {"t", "u"} <= q.identifiers
+    assert not {"count", "items", "select", "from", "order"} & q.identifiers
+    for text in ("SELECT * FROM select", "TABLE select", "SELECT * FROM t, `select` s", "SELECT 1 FROM t JOIN select"):
+        assert "select" in query(text).identifiers
+    assert "big" not in query("SELECT count(*) AS big FROM items").identifiers
 
 
 def test_changelog_calls_are_found_with_their_exact_place() -> None:

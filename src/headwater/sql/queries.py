@@ -6,6 +6,10 @@ from headwater.sql.statements import ChangelogCall, Query
 from headwater.sql.tokens import Kind, Piece, Token, place, syntax_error, tokenize
 
 WRITES = frozenset({"INSERT", "UPDATE", "DELETE", "MERGE"})
+# words that a table may have as its name, and that nearly every query has
+CLAUSES = frozenset(
+    ("SELECT", "FROM", "WHERE", "GROUP", "ORDER", "BY", "HAVING", "LIMIT", "JOIN", "ON", "AS", "WITH", "UNION", "AND")
+)
 WRITE_HINT = "Write to the upstream database; its tables here follow by themselves."
 _ARGUMENTS = {"CONNECTION": "connection", "TABLE": "table", "FROM": "from_index", "TO": "to_index"}
 _USAGE = "Write changelog('connection' [, table => 'name'] [, from => index] [, to => index])."
@@ -18,7 +22,9 @@ def read_query(piece: Piece, text: str, start: int | None = None) -> Query:
     _refuse_writes(tokens, text)
     calls, inside = _changelog_calls(tokens, text, start)
     names = frozenset(
-        t.text.lower() for i, t in enumerate(tokens) if t.kind in (Kind.WORD, Kind.QUOTED) and i not in inside
+        t.text.lower()
+        for i, t in enumerate(tokens)
+        if t.kind in (Kind.WORD, Kind.QUOTED) and i not in inside and _may_be_table(tokens, i)
     )
     return Query(
         text=text[start : piece.end],
@@ -27,6 +33,22 @@ def read_query(piece: Piece, text: str, start: int | None = None) -> Query:
         identifiers=names,
         changelog_calls=calls,
     )
+
+
+def _may_be_table(tokens: list[Token], i: int) -> bool:
+    """Whether a name can be a table's: no alias, no function, no part of another name, no word of SQL's own."""
+    before = tokens[i - 1] if i else None
+    after = tokens[i + 1] if i + 1 < len(tokens) else None
+    if before is not None and (before.word == "AS" or _is_symbol(before, ".")):
+        return False
+    if after is not None and _is_symbol(after, "("):
+        return False
+    expected = before is not None and (before.word in ("FROM", "JOIN", "TABLE") or _is_symbol(before, ","))
+    return tokens[i].word not in CLAUSES or expected
+
+
+def _is_symbol(token: Token, text: str) -> bool:
+    return token.kind is Kind.SYMBOL and token.text == text
 
 
 def _without_slash_comments(piece: Piece, text: str, start: int) -> str:

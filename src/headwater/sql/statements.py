@@ -195,7 +195,7 @@ class ChangelogCall:
 class Query(Statement):
     """A query for Spark.
 
-    `spark_text` is what Spark reads: the text as written, `//` comments blanked. `identifiers` are all names that occur
+    `spark_text` is what Spark reads: the text as written, `//` comments blanked. `identifiers` are the names that occur
     in it, in lower case (Spark's names do not know case), so a relation not among them cannot be meant.
     """
 
