@@ -18,11 +18,13 @@ from headwater.backfill.scan import scan_span
 from headwater.backfill.span import WHOLE
 from headwater.demo.mariadb import EmbeddedMariaDB
 from headwater.errors import Retry, SourceError
-from headwater.source.mysql.ask import query
+from headwater.source.mysql.ask import binlog_events, query
 from headwater.source.mysql.cut import upstream_cut
 from headwater.source.mysql.gtid import MysqlGtids
+from headwater.source.mysql.low import binlog_end
 from headwater.source.mysql.position import Position
 from headwater.source.mysql.reach import MysqlReach
+from headwater.source.mysql.session import is_mariadb
 from headwater.source.mysql.upstream import MysqlUpstream
 from support.mysql import EmbeddedMySQL, MyDatabase
 from support.mysql_scan import bench
@@ -413,3 +415,18 @@ def test_scans_and_cuts_agree_with_the_binlog_while_others_commit(
     for position, found in cuts:
         assert {row for row, end in ends.items() if end <= number(position)} == {row for row in found if row in ends}
     assert len({position for position, _ in cuts}) > 1
+
+
+def test_statements_in_any_charset_are_among_the_events_of_a_binlog(my_database: MyDatabase) -> None:
+    """A server repeats what changed rows as it came, if it does."""
+    my_database.execute("CREATE TABLE t (id int PRIMARY KEY, v varchar(9))")
+    with my_database.endpoint.connect() as session:
+        began = binlog_end(session)
+        with my_database.connect(charset="latin1") as other, other.cursor() as cursor:
+            told = "binlog_annotate_row_events" if is_mariadb(session) else "binlog_rows_query_log_events"
+            cursor.execute(f"SET SESSION {told} = ON")
+            cursor.execute("INSERT INTO t VALUES (1, '\u00f6\u00e4')")
+        events = binlog_events(session, began.name, began.offset)
+        assert any("VALUES (1, '\u00f6\u00e4')" in e["info"] for e in events), events
+        assert binlog_events(session, began.name, began.offset, 1)[0]["pos"] == str(began.offset)
+        assert query(session, "SELECT '\u00f6'") == [("\u00f6",)], "everything else is decoded as before"

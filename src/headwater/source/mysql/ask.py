@@ -8,7 +8,7 @@ from typing import Any
 import pymysql
 
 from headwater.source.mysql.refusals import Place, translate
-from headwater.source.mysql.session import Session, quote_identifier
+from headwater.source.mysql.session import Session, quote_identifier, quote_literal
 
 
 def qualified(schema: str, name: str) -> str:
@@ -35,6 +35,20 @@ def records(session: Session, statement: str, parameters: Sequence[Any] = ()) ->
             return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
     except (pymysql.Error, OSError) as e:
         raise translate(place_of(session), e) from e
+
+
+def binlog_events(session: Session, file: str, offset: int, most: int = 0) -> list[dict[str, str]]:
+    """What a binlog's file has from an offset on (at most so many; 0: all), each as the server tells it in text.
+
+    It repeats statements as they came, in whatever charset that was: their bytes are taken one by one, as Latin-1.
+    """
+    limit = f" LIMIT {most}" if most else ""
+    decodes, session.use_unicode = session.use_unicode, False
+    try:
+        found = records(session, f"SHOW BINLOG EVENTS IN {quote_literal(file)} FROM {offset}{limit}")
+    finally:
+        session.use_unicode = decodes
+    return [{k: v.decode("latin-1") if isinstance(v, bytes) else str(v or "") for k, v in r.items()} for r in found]
 
 
 def variables(session: Session, names: Sequence[str]) -> Mapping[str, str]:

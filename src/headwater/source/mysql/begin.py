@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from headwater.errors import Retry, SourceError
-from headwater.source.mysql.ask import query, records
+from headwater.source.mysql.ask import binlog_events, query
 from headwater.source.mysql.gtid import MysqlGtids
 from headwater.source.mysql.low import (
     Low,
@@ -26,7 +26,7 @@ from headwater.source.mysql.low import (
     words,
 )
 from headwater.source.mysql.position import Position
-from headwater.source.mysql.session import Endpoint, Session, is_mariadb, quote_literal
+from headwater.source.mysql.session import Endpoint, Session, is_mariadb
 
 PREPARED_S = 1.0
 START_S = 60.0  # a commit may be between the binlog and visibility for so long before a start gives up
@@ -86,7 +86,7 @@ def _numbered(endpoint: Endpoint, session: Session, shift: int) -> Position:
 
 def _behind(session: Session, place: Position) -> MysqlGtids:
     """The transactions that the binlog's file has behind a place."""
-    found = records(session, f"SHOW BINLOG EVENTS IN {quote_literal(place.name)} FROM {place.offset}")
+    found = binlog_events(session, place.name, place.offset)
     named = (re.search(GTID, r["info"]) for r in found if r["event_type"].startswith("Gtid"))
     return MysqlGtids.parse(",".join(m[1] for m in named if m))
 

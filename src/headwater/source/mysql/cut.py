@@ -13,7 +13,7 @@ from contextlib import contextmanager
 
 from headwater.config import LOCK_TIMEOUT_S, SCAN_BATCH_BYTES
 from headwater.errors import HeadwaterError, Retry, SourceError
-from headwater.source.mysql.ask import query, records
+from headwater.source.mysql.ask import binlog_events, query
 from headwater.source.mysql.low import (
     binlog_end,
     owned,
@@ -25,7 +25,7 @@ from headwater.source.mysql.low import (
 from headwater.source.mysql.position import Position
 from headwater.source.mysql.scan import CutScan, TableReader, settle
 from headwater.source.mysql.server import expect_server
-from headwater.source.mysql.session import Endpoint, Session, is_mariadb, quote_literal
+from headwater.source.mysql.session import Endpoint, Session, is_mariadb
 from headwater.source.mysql.table import describe
 from headwater.source.mysql.xa import ends_prepared
 from headwater.source.scan import OnWait, Scan, ScanTable, Seen
@@ -123,9 +123,9 @@ def _prepared_ended(session: Session, since: Position, upto: Position) -> bool:
         return False
     if since.file != upto.file:
         return True
-    asked = f"SHOW BINLOG EVENTS IN {quote_literal(since.name)} FROM {since.offset} LIMIT {EVENTS_MOST}"
-    found = [r for r in records(session, asked) if int(r["pos"]) < upto.offset]
-    return len(found) == EVENTS_MOST or any(ends_prepared(r["info"] or "") for r in found)
+    events = binlog_events(session, since.name, since.offset, EVENTS_MOST)
+    found = [e for e in events if int(e["pos"]) < upto.offset]
+    return len(found) == EVENTS_MOST or any(ends_prepared(e["info"]) for e in found)
 
 
 def _calm_view(endpoint: Endpoint, session: Session, on_wait: OnWait, shift: int) -> Position | None:
