@@ -21,6 +21,7 @@ from headwater.engine.server import Server, _Loop
 from headwater.engine.status import status_of
 from headwater.errors import DataError, FencedError, HeadwaterError, MachineError, Retry, SourceError
 from headwater.meta import lease
+from headwater.meta.lease import Lease
 from headwater.model import RelationInfo, TableState
 from support.defined import home_with
 from support.wait import wait_for
@@ -37,6 +38,14 @@ class Clock:
 def home(tmp_path: Path) -> Iterator[Home]:
     with home_with(tmp_path / "home", "good", "bad") as opened:
         yield opened
+
+
+@pytest.fixture
+def held(home: Home) -> Lease:
+    with home.meta.write() as c:
+        taken = lease.take(c, "server", "me")
+    assert taken is not None
+    return taken
 
 
 def raising(error: Exception) -> Callable[[], bool]:
@@ -103,10 +112,7 @@ def test_every_error_has_a_code_and_whether_waiting_helps(error: Exception, code
     assert known.hint
 
 
-def test_a_table_whose_data_is_at_fault_stops_and_any_other_error_is_tried_again(home: Home) -> None:
-    with home.meta.write() as c:
-        held = lease.take(c, "server", "me")
-    assert held is not None
+def test_a_table_whose_data_is_at_fault_stops_and_any_other_error_is_tried_again(home: Home, held: Lease) -> None:
     guard = Guard(home, held)
     guard.attempt("fold", 1, raising(MachineError("spark.failed", "Spark is away", "Wait.", Retry.AUTO)), False)
     guard.attempt("fold", 2, raising(DataError("data.base_damaged", "a file is gone", "RESYNC TABLE bad")), False)
@@ -118,10 +124,9 @@ def test_a_table_whose_data_is_at_fault_stops_and_any_other_error_is_tried_again
     assert home.live.failures.of(table=77) == [], "a table that was dropped has no failures"
 
 
-def test_a_table_stops_only_for_what_waiting_does_not_mend_and_has_no_other_failures_then(home: Home) -> None:
-    with home.meta.write() as c:
-        held = lease.take(c, "server", "me")
-    assert held is not None
+def test_a_table_stops_only_for_what_waiting_does_not_mend_and_has_no_other_failures_then(
+    home: Home, held: Lease
+) -> None:
     guard = Guard(home, held)
     guard.attempt("fold", 1, raising(DataError("data.base_damaged", "not yet", "Wait.", Retry.AUTO)), False)
     guard.attempt("upkeep", 2, raising(MachineError("spark.failed", "Spark is away", "Wait.", Retry.AUTO)), False)
@@ -132,22 +137,17 @@ def test_a_table_stops_only_for_what_waiting_does_not_mend_and_has_no_other_fail
     assert home.live.failures.of(table=2) == [] and len(home.live.failures.of(table=1)) == 1
 
 
-def test_an_owner_that_lost_its_lease_stops_no_table(home: Home) -> None:
+def test_an_owner_that_lost_its_lease_stops_no_table(home: Home, held: Lease) -> None:
     with home.meta.write() as c:
-        held = lease.take(c, "server", "me")
         lease.take(c, "server", "another", force=True)
-    assert held is not None
     with pytest.raises(FencedError):
         Guard(home, held).attempt("fold", 1, raising(DataError("data.base_damaged", "a file is gone")), False)
     assert {t.state for t in status_of(home, None).tables} == {"defined"}
 
 
 def test_the_first_error_of_a_table_stays_when_its_backfill_fails_too(
-    home: Home, monkeypatch: pytest.MonkeyPatch
+    home: Home, held: Lease, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with home.meta.write() as c:
-        held = lease.take(c, "server", "me")
-    assert held is not None
     guard = Guard(home, held)
 
     def step(self: Backfill, relation: RelationInfo, work: object) -> None:
@@ -159,10 +159,9 @@ def test_the_first_error_of_a_table_stays_when_its_backfill_fails_too(
     assert {t.code for t in status_of(home, None).tables} == {"data.rewritten"}, "a restart would let it go on"
 
 
-def test_an_error_of_the_connection_stops_none_of_its_tables(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-    with home.meta.write() as c:
-        held = lease.take(c, "server", "me")
-
+def test_an_error_of_the_connection_stops_none_of_its_tables(
+    home: Home, held: Lease, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def step(self: Backfill, relation: RelationInfo, work: object) -> None:
         raise SourceError("source.authentication", "the upstream refused the user", "Correct the password.")
 

@@ -43,7 +43,7 @@ class _Work:
 
     ticket: str | None = None
     waiting_for: str = ""
-    planning: Future[bool] | None = None
+    planning: Future[bool] | Future[None] | None = None
     planned: bool = False  # as of the last look
     small: bool = False  # its next scan needs no Spark task
     scans: dict[int, Future[int]] = field(default_factory=dict)  # span → rows that it was allowed and did not read
@@ -194,8 +194,8 @@ class Backfill:
             relations.set_begin(c, relation.id, index)
         return True
 
-    def _make_base(self, relation: RelationInfo) -> bool:
-        """Creates the empty base; from then on the table is being filled. Of its size nothing is known yet."""
+    def _make_base(self, relation: RelationInfo) -> None:
+        """Creates the empty base; from then on the table is being filled."""
         upstream = upstream_of(self._home.meta, relation.connection_id)
         look = upstream.look([relation.upstream_id])[relation.upstream_id]
         version = base.create(self._home.storage, relation)
@@ -203,12 +203,11 @@ class Backfill:
             lease.check(c, self._held)
             now = relations.get_or_none(c, relation.id)
             if now is None or now.state is not TableState.WAITING:
-                return False  # dropped or stopped meanwhile
+                return  # dropped or stopped meanwhile
             relations.set_base_version(c, relation.id, version)
             relations.set_fingerprint(c, relation.id, look.stored())
             relations.set_state(c, relation.id, TableState.FILLING)
         self._on_scanned()
-        return False
 
     def _fill(self, relation: RelationInfo, work: _Work) -> None:
         """Collects what has ended, plans, begins scans: as much as the user's settings of this moment allow."""
@@ -238,7 +237,7 @@ class Backfill:
     def _collect(self, relation: RelationInfo, work: _Work) -> None:
         if work.planning is not None and work.planning.done():
             done, work.planning = work.planning, None
-            work.small = done.result()
+            work.small = bool(done.result())  # only a plan knows it
             self._home.live.failures.worked(Who(BACKFILL, table=relation.id))
         for id in [id for id, f in work.scans.items() if f.done()]:
             work.lost.add(id)

@@ -49,7 +49,7 @@ def plan_relation(
     return extent.bytes <= SMALL_BYTES and wanted_rows(relation) == SPAN_ROWS
 
 
-def leave_rest(home: Home, held: Lease, relation: RelationInfo, on_scanned: Callable[[], None]) -> bool:
+def leave_rest(home: Home, held: Lease, relation: RelationInfo, on_scanned: Callable[[], None]) -> None:
     """Counts everything that was not scanned as scanned and empty, so that only changes from now on fill it.
 
     Keys that are to be scanned again are not part of it: their rows are known to be in the table.
@@ -72,7 +72,6 @@ def leave_rest(home: Home, held: Lease, relation: RelationInfo, on_scanned: Call
                 record(c, relation, s, nothing, life)
         relations.set_planned(c, relation.id, True)
     on_scanned()
-    return False  # nothing is left to be read
 
 
 def _plan(relation: RelationInfo, extent: Extent) -> Plan:
