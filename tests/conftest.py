@@ -38,6 +38,22 @@ def pytest_configure(config: pytest.Config) -> None:
         config.option.hypothesis_seed = random.randrange(1 << 32)
 
 
+# The long ones first: what comes last fills up whichever worker is free.
+SUITES = ("integration", "faults", "docs", "values", "contract", "unit", "versions")
+SHARES_SPARK = "spark"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Says what one of several workers (`--dist loadgroup`) runs together: all tests of one Spark, else a module's."""
+    for item in items:
+        item.add_marker(pytest.mark.xdist_group(_group(item)))
+    items.sort(key=lambda i: (SUITES.index(i.path.parent.name), _group(i) != SHARES_SPARK))
+
+
+def _group(item: pytest.Item) -> str:
+    return SHARES_SPARK if "spark" in getattr(item, "fixturenames", ()) else item.path.name
+
+
 @dataclass(frozen=True)
 class Database:
     """A fresh database on the shared server."""

@@ -4,10 +4,10 @@ hw = headwater.open("./headwater-data")
 hw.sql("SELECT count(*) FROM orders")
 """
 
-from headwater.errors import HeadwaterError, StaleWarning
+from headwater.errors import HeadwaterError, IncompleteWarning, StaleWarning
 
 __version__ = "0.1.0"
-__all__ = ["HeadwaterError", "StaleWarning", "__version__", "open"]
+__all__ = ["HeadwaterError", "IncompleteWarning", "StaleWarning", "__version__", "open"]
 
 
 def __getattr__(name: str) -> object:

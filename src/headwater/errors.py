@@ -16,6 +16,8 @@ Each carries `code` (stable), `hint` (an imperative sentence) and `retry`. Error
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Sequence
 from enum import StrEnum
 
 
@@ -104,6 +106,13 @@ class DataError(HeadwaterError):
     """A value or a history that cannot be kept."""
 
 
+def unknown_name(kind: str, name: str, names: Sequence[str]) -> DefinitionError:
+    """The error for a name that nothing has, with the nearest one that something has."""
+    near = difflib.get_close_matches(name.lower(), [n.lower() for n in names], 1, 0.5)
+    hint = f"Did you mean {near[0]}?" if near else f"SHOW {kind.upper()}S lists what there is."
+    return DefinitionError("name.unknown", f"there is no {kind} {name}", hint)
+
+
 def base_damaged(what: str) -> DataError:
     """The error for a base whose files are not as we left them."""
     hint = "RESYNC TABLE reads it anew; let nothing else write to or VACUUM a base."
@@ -118,6 +127,10 @@ class FencedError(HeadwaterError):
 
 class StaleWarning(UserWarning):
     """An answer is older than its reader may think; the text says by how much and why."""
+
+
+class IncompleteWarning(UserWarning):
+    """A table does not show everything that its upstream has; the text says what is missing and why."""
 
 
 def stored_error(value: dict[str, str]) -> HeadwaterError:

@@ -20,7 +20,7 @@ from headwater.engine.queries import AS_IT_IS, Wanted
 from headwater.engine.results import Behind, Result, Status, TableStatus, Verified
 from headwater.engine.status import status_of
 from headwater.engine.upstreams import passed, upstream_of
-from headwater.errors import HeadwaterError, InputError, MachineError, StaleWarning, stored_error
+from headwater.errors import HeadwaterError, IncompleteWarning, InputError, MachineError, StaleWarning, stored_error
 from headwater.meta import connections, epochs, relations
 from headwater.model import ConnectionState, TableState
 
@@ -97,9 +97,11 @@ class Headwater:
     def table(self, name: str) -> DataFrame:
         """A table at the newest epoch as a Spark DataFrame; what it needs is kept for an hour, or until `close()`.
 
-        A `StaleWarning` says so if the table is behind its upstream.
+        A `StaleWarning` says so if the table is behind its upstream, an `IncompleteWarning` if not all of it is shown.
         """
-        frame, found = self._read().frame(name)
+        frame, found, missing = self._read().frame(name)
+        for text in missing:
+            warnings.warn(text, IncompleteWarning, stacklevel=2)
         other = None if self._server else remote.find(self.home)
         _warn(worth_saying(found) if other is None else ())
         return frame
@@ -125,8 +127,8 @@ class Headwater:
         """
         from headwater.sql.apply import Definitions
 
-        if once and not text.strip() and not is_home(self.home):
-            raise missing_home(self.home)  # nothing is there to catch up: the name is mistyped
+        if once:
+            self.require(text)
         definitions = Definitions(text, lambda step: self._executor().carry_out(step), self.on_notice)
         self._definitions = definitions
 
@@ -152,6 +154,11 @@ class Headwater:
                 self._watch(progress, go_on)
         if (refused := self.refused()) is not None:
             raise refused
+
+    def require(self, text: str) -> None:
+        """An error unless a home is there or the text makes one: with nothing to catch up, the name is mistyped."""
+        if not text.strip() and not is_home(self.home):
+            raise missing_home(self.home)
 
     def refused(self) -> HeadwaterError | None:
         """What of the last `run`'s text was not carried out, with reasons and ways out; None if everything was."""

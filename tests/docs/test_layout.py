@@ -107,7 +107,7 @@ def test_the_environment_is_read_in_one_place() -> None:
 
 
 def test_the_public_surface_is_what_it_is() -> None:
-    assert sorted(headwater.__all__) == ["HeadwaterError", "StaleWarning", "__version__", "open"]
+    assert sorted(headwater.__all__) == ["HeadwaterError", "IncompleteWarning", "StaleWarning", "__version__", "open"]
     assert callable(headwater.open)
     assert (PACKAGE / "py.typed").exists()
 

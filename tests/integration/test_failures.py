@@ -74,6 +74,9 @@ def test_a_table_whose_type_changed_stays_as_it_was_and_no_other_stops(
         assert any("stopped" in w for w in result.warnings), result.warnings
         with pytest.raises(DefinitionError, match="stopped"):
             hw.sql("SELECT count(*) FROM bad", require_complete=True)
+        (compared,) = hw.verify("bad")
+        assert (compared.code, compared.hint) == ("data.schema_changed", "RESYNC TABLE bad reads it anew.")
+        assert compared.error.startswith("it has stopped: ") and not compared.skipped, "the command ends with an error"
         upstream.execute(upstream.widen.format("good"))
         upstream.execute("INSERT INTO good VALUES (5000000000, 'far')")
         query = "SELECT count(*) AS n FROM good WHERE id = 1000 OR v = 'far'"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -64,7 +65,9 @@ WHOLE = Layout(1, 0, (CoveredSpan(Span(None, None), 0, 0),), True)
 
 def outcome(database: Any, relation: RelationInfo, lake: DataFrame, layout: Layout = WHOLE) -> Verified:
     (found,) = verify(
-        [Target(relation, layout, lambda _: lake)], PostgresReach(endpoint_of(database)), lambda position: 7
+        [Target(relation, layout, lambda _: nullcontext(lake))],
+        PostgresReach(endpoint_of(database)),
+        lambda position: 7,
     )
     assert isinstance(found, Verified) and found.index == 7
     return found
@@ -111,14 +114,14 @@ def test_tables_that_cannot_be_compared_are_told_and_the_others_are_compared(
 ) -> None:
     rows = spark.createDataFrame(upstream_rows(database, relation))
 
-    def damaged(index: int) -> DataFrame:
+    def damaged(index: int) -> nullcontext[DataFrame]:
         raise FileNotFoundError("a file of the base")
 
     gone = replace(relation, name="gone", upstream_table="gone", upstream_id=relation.upstream_id + 1)
     targets = [
         Target(replace(relation, name="damaged"), WHOLE, damaged),
-        Target(gone, WHOLE, lambda _: rows),
-        Target(relation, WHOLE, lambda _: rows),
+        Target(gone, WHOLE, lambda _: nullcontext(rows)),
+        Target(relation, WHOLE, lambda _: nullcontext(rows)),
     ]
     first, second, third = verify(targets, PostgresReach(endpoint_of(database)), lambda position: 7)
     assert isinstance(first, Unverified) and isinstance(first.error, FileNotFoundError) and first.table == "damaged"

@@ -212,3 +212,14 @@ def test_a_lost_lease_ends_the_server(home: Home) -> None:
     running._repeat(_Loop("epochs", work, 0.001))
     failure: HeadwaterError | None = running.failure
     assert failure is not None and failure.code == "job.fenced"
+
+
+def test_what_fails_because_everything_ends_is_not_told(caplog: pytest.LogCaptureFixture) -> None:
+    counters = Counters()
+    kept = Failures(counters)
+    kept.ending = True
+    kept.failed(Who("upkeep", table=1), AttributeError("'NoneType' object has no attribute 'setLocalProperty'"))
+    assert caplog.records == [] and not counters.counted("headwater_errors_total")
+    kept.ending = False
+    kept.failed(Who("upkeep", table=1), AttributeError("of ours"))
+    assert [r.levelname for r in caplog.records] == ["WARNING"] and counters.counted("headwater_errors_total")

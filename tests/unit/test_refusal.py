@@ -55,6 +55,13 @@ def test_an_unknown_table_is_an_unknown_name() -> None:
     said = "[TABLE_OR_VIEW_NOT_FOUND] The table or view `a`.`nothing` cannot be found. Verify …\nSearch path: […]."
     e = refusal(Exception(said), query("SELECT * FROM a.nothing"))
     assert (e.code, e.message, e.exit_status) == ("name.unknown", "there is no table a.nothing", 2)
+    assert e.hint == "SHOW TABLES lists what there is."
+
+
+def test_an_unknown_table_is_told_with_the_nearest_name() -> None:
+    said = "[TABLE_OR_VIEW_NOT_FOUND] The table or view `custmers` cannot be found. Verify …\nSearch path: […]."
+    e = refusal(Exception(said), query("SELECT * FROM custmers"), "", ["orders", "Customers"])
+    assert (e.message, e.hint) == ("there is no table custmers", "Did you mean customers?")
 
 
 @pytest.mark.parametrize(

@@ -5,10 +5,7 @@ from __future__ import annotations
 import logging
 from collections import defaultdict
 from collections.abc import Iterator
-from contextlib import ExitStack
 from functools import partial
-
-from pyspark.sql import DataFrame
 
 from headwater.check.compare import key_text
 from headwater.check.verify import Target, Unverified, reach_in, verify
@@ -17,9 +14,9 @@ from headwater.engine.home import Home
 from headwater.engine.read import Reader, Seen
 from headwater.engine.results import Verified
 from headwater.engine.upstreams import upstream_of
-from headwater.errors import DefinitionError
+from headwater.errors import stored_error, unknown_name
 from headwater.meta import relations
-from headwater.model import Epoch, Layout, RelationInfo, TableState
+from headwater.model import Epoch, TableState
 
 REACH_TIMEOUT_S = 120.0
 
@@ -31,13 +28,13 @@ def verify_tables(home: Home, reader: Reader, table: str | None = None) -> list[
     with home.meta.read() as c:
         names = {r.name.lower() for r in relations.named(c)}
     if table is not None and table.lower() not in names:
-        raise DefinitionError("name.unknown", f"there is no table {table}", "SHOW TABLES lists what there is.")
-    with reader.at_epoch({table.lower()} if table else names) as (epoch, seen), ExitStack() as frames:
-        results = [Verified(s.relation.name, False, skipped=why) for s in seen if (why := _why_not(s))]
+        raise unknown_name("table", table, sorted(names))
+    with reader.at_epoch({table.lower()} if table else names) as (epoch, seen):
+        results = [why for why in map(_why_not, seen) if why]
         by_connection: defaultdict[int, list[Target]] = defaultdict(list)
         for s in seen:
             if s.layout is not None and not _why_not(s):
-                lake = partial(_lake, reader, frames, s.relation, s.layout)
+                lake = partial(reader.at, s.relation, s.layout)
                 by_connection[s.relation.connection_id].append(Target(s.relation, s.layout, lake))
         for connection_id, targets in by_connection.items():
             done = set()
@@ -51,16 +48,19 @@ def verify_tables(home: Home, reader: Reader, table: str | None = None) -> list[
     return sorted(results, key=lambda v: v.table)
 
 
-def _why_not(s: Seen) -> str:
-    if s.relation.state is TableState.FAILED:
-        return f"it has stopped: {(s.relation.error or {}).get('message', '')}"
-    if not s.relation.whole:
-        return "it holds no whole history (snapshot = false, or its backfill was cancelled)"
-    return "" if s.layout is not None and s.layout.spans else "nothing of it can be read yet"
-
-
-def _lake(reader: Reader, frames: ExitStack, relation: RelationInfo, layout: Layout, index: int) -> DataFrame:
-    return frames.enter_context(reader.at(relation, layout, index))
+def _why_not(s: Seen) -> Verified | None:
+    """What is said of a table that cannot be compared; None if it can."""
+    relation = s.relation
+    if relation.state is TableState.FAILED and relation.error is not None:
+        error = stored_error(relation.error)
+        what = f"it has stopped: {error.message}"
+        return Verified(relation.name, False, code=error.code, error=what, hint=error.hint)
+    if not relation.whole:
+        why = "it holds no whole history (snapshot = false, or its backfill was cancelled)"
+        return Verified(relation.name, False, skipped=why)
+    if s.layout is None or not s.layout.spans:
+        return Verified(relation.name, False, skipped="nothing of it can be read yet")
+    return None
 
 
 def _at_one_cut(

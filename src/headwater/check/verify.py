@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -33,6 +36,9 @@ if TYPE_CHECKING:
 
 CUT_TRIES = 5  # a TRUNCATE or a rewrite between a cut and the read of its rows spoils the cut
 REACH_POLL_S = 0.05
+AT_ONCE = 4  # tables of the lake that are read at once, while the upstream is read for the next one
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +71,7 @@ class Target:
 
     relation: RelationInfo
     layout: Layout
-    lake: Callable[[int], DataFrame]
+    lake: Callable[[int], AbstractContextManager[DataFrame]]
 
 
 def verify(
@@ -86,13 +92,14 @@ def verify(
     waiting = list(targets)
     for _ in range(CUT_TRIES):
         spoiled = []
-        with upstream.cut(on_wait) as cut:
-            for target in waiting:
-                found = _guarded(target, cut, reach, limit)
-                if found is None:
+        with upstream.cut(on_wait) as cut, ThreadPoolExecutor(AT_ONCE, thread_name_prefix="verify") as lakes:
+            for target, begun in [(t, _guarded(t, partial(_begin, t, cut, reach, lakes))) for t in waiting]:
+                if begun is None:
                     spoiled.append(target)
+                elif isinstance(begun, Unverified):
+                    yield begun
                 else:
-                    yield found
+                    yield _guarded(target, partial(_end, target, begun, limit))
         waiting = spoiled
         if not waiting:
             return
@@ -100,9 +107,9 @@ def verify(
         yield Unverified(target.relation.name, _spoiled(target.relation))
 
 
-def _guarded(target: Target, cut: UpstreamCut, reach: Callable[[str], int], limit: int) -> Verified | Unverified | None:
+def _guarded(target: Target, work: Callable[[], T]) -> T | Unverified:
     try:
-        return _verify_at(target, cut, reach, limit)
+        return work()
     except Exception as e:  # whatever it is: a missing file, a revoked privilege, a dropped table
         return Unverified(target.relation.name, e)
 
@@ -115,25 +122,47 @@ def _spoiled(relation: RelationInfo) -> SourceError:
     )
 
 
-def _verify_at(target: Target, cut: UpstreamCut, reach: Callable[[str], int], limit: int) -> Verified | None:
-    """The comparison at a cut; None if the cut's snapshot cannot read the table any more."""
+@dataclass(frozen=True, slots=True)
+class _Begun:
+    """A comparison whose upstream side is known, while the lake's is being read."""
+
+    upstream: UpstreamRows
+    theirs: Digest
+    index: int
+    ours: Future[tuple[Digest, float]]  # and how long it took
+    position: str
+    seconds: float
+
+
+def _begin(target: Target, cut: UpstreamCut, reach: Callable[[str], int], lakes: Executor) -> _Begun | None:
+    """Reads the upstream at a cut and has the lake read beside; None if the snapshot cannot read the table any more."""
     started = time.monotonic()
-    relation, layout = target.relation, target.layout
-    upstream = UpstreamRows(relation, cut, [s.span for s in merged(layout.spans)])
+    upstream = UpstreamRows(target.relation, cut, [s.span for s in merged(target.layout.spans)])
     theirs = upstream.digest()
     if theirs is None:
         return None
     index = reach(cut.position)
-    rows = target.lake(index)
-    comparison = compare(
-        theirs,
-        digest_of(rows, relation.columns, relation.key),
-        relation.key,
-        upstream.rows_in,
-        lambda ranges: rows_of(rows, relation.columns, relation.key, ranges),
-        limit=limit,
-    )
-    return Verified(relation.name, cut.position, index, layout.complete, comparison, time.monotonic() - started)
+    ours = lakes.submit(_lake_digest, target, index)
+    return _Begun(upstream, theirs, index, ours, cut.position, time.monotonic() - started)
+
+
+def _lake_digest(target: Target, index: int) -> tuple[Digest, float]:
+    started = time.monotonic()
+    with target.lake(index) as rows:
+        return digest_of(rows, target.relation.columns, target.relation.key), time.monotonic() - started
+
+
+def _end(target: Target, begun: _Begun, limit: int) -> Verified:
+    relation = target.relation
+    ours, seconds = begun.ours.result()
+
+    def lake_rows_in(ranges: NDArray[np.int64]) -> pa.Table:
+        with target.lake(begun.index) as rows:
+            return rows_of(rows, relation.columns, relation.key, ranges)
+
+    found = compare(begun.theirs, ours, relation.key, begun.upstream.rows_in, lake_rows_in, limit=limit)
+    took = begun.seconds + seconds
+    return Verified(relation.name, begun.position, begun.index, target.layout.complete, found, took)
 
 
 class UpstreamRows:

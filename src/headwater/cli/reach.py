@@ -33,6 +33,10 @@ class Facade(Answering, Protocol):
         """Applies definitions, then keeps tables fresh until KeyboardInterrupt (or, with `once`, caught up)."""
         ...
 
+    def require(self, text: str) -> None:
+        """An error unless a home is there or the definitions make one."""
+        ...
+
     def refused(self) -> HeadwaterError | None:
         """What of the definitions was not carried out."""
         ...

@@ -57,6 +57,7 @@ class Failures:
         self._clock = clock
         self._lock = threading.Lock()
         self._known: dict[Who, Failure] = {}
+        self.ending = False  # what fails from now on fails because Spark is being ended: nobody is told
 
     def resting(self, who: Who) -> bool:
         """Whether it is too early to try again."""
@@ -84,6 +85,8 @@ class Failures:
             before = self._known.get(who)
             wait_s = FIRST_S if before is None else min(before.wait_s * 2, LAST_S)
             failure = self._known[who] = Failure(known, wait_s, self._clock() + wait_s)
+        if self.ending:
+            return failure
         self._counters.add("headwater_errors_total", of=known.code)
         unexpected = error if known.code == "job.failed" and known is not error else None
         log.warning(

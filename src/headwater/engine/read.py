@@ -25,7 +25,7 @@ from headwater.engine.queries import Running
 from headwater.engine.results import Behind
 from headwater.engine.sessions import Pooled, Sessions
 from headwater.engine.spark import in_parallel, pool, share, task_settings
-from headwater.errors import DataError, DefinitionError
+from headwater.errors import DataError, DefinitionError, unknown_name
 from headwater.meta import epochs, lease, progress, relations, segments
 from headwater.meta.lease import Lease
 from headwater.model import Epoch, Layout, RelationInfo, Span, TableState
@@ -123,16 +123,25 @@ class Reader:
             yield Pinned(pooled, epoch, meant, warnings, self._home)
             pooled.only(shown)  # the changes of a changelog are not kept
 
-    def frame(self, name: str) -> tuple[DataFrame, list[Behind]]:
-        """One relation at the newest epoch, and how old that is; what it needs is kept until `close()` or an hour."""
+    def names(self) -> list[str]:
+        """The tables that there are."""
+        with self._home.meta.read() as c:
+            return [r.name for r in relations.named(c)]
+
+    def frame(self, name: str) -> tuple[DataFrame, list[Behind], list[str]]:
+        """One relation at the newest epoch, how old that is, and what is not shown of it, in words.
+
+        What it needs is kept until `close()` or an hour.
+        """
         epoch, seen = self._held.enter_context(self._pin("frame"))
         found = [s for s in seen if s.relation.name.lower() == name.lower()]
         if not found:
-            raise DefinitionError("name.unknown", f"there is no table {name}", "SHOW TABLES lists what there is.")
+            raise unknown_name("table", name, self.names())
         with self._home.meta.read() as c:
             old = behind(c, self._home.live.server, {found[0].relation.connection_id})
-        overlay, _ = self._overlay(found[0], epoch, self._held)
-        return self._frame(self._root(), found[0], overlay), old
+        overlay, stopped = self._overlay(found[0], epoch, self._held)
+        missing = [told for told in (found[0].warning(), stopped) if told]
+        return self._frame(self._root(), found[0], overlay), old, missing
 
     @contextmanager
     def at_epoch(self, names: Collection[str]) -> Iterator[tuple[Epoch, tuple[Seen, ...]]]:

@@ -83,6 +83,7 @@ class Server:
     def start(self) -> None:
         """Takes the home, brings interrupted commits to their end, starts captures, then Spark, then the rest."""
         spark.prepare_environment()
+        self.home.live.failures.ending = False
         left_over = self._lock.take()
         self._journal.enter_context(journal.kept(self.home.path))
         wait_until_gone(left_over)
@@ -136,9 +137,8 @@ class Server:
                 loop.thread.join(60)
         self._last_words("the last epoch", self._publish_last)
         if self._session is not None and self._given_session is None and self._spark_lost is None:
-            spark.stop(
-                self._session
-            )  # a rewrite of a base that is under way ends with it, and leaves the base as it was
+            self.home.live.failures.ending = True
+            spark.stop(self._session)  # a rewrite that is under way ends with it, and leaves the base as it was
         if self._loops and (upkeep := self._loops[-1].thread) is not None:
             upkeep.join(60)
         self._last_words("the lease", self._release)

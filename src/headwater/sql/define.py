@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -12,7 +11,7 @@ from headwater.backfill.filter import read_filter
 from headwater.decode.values import can_hold, lake_type, normalise_type, resolve_type
 from headwater.engine.home import Home
 from headwater.engine.upstreams import upstream_of
-from headwater.errors import DefinitionError, HeadwaterError
+from headwater.errors import DefinitionError, HeadwaterError, unknown_name
 from headwater.meta import connections, relations
 from headwater.model import Column, RelationInfo
 from headwater.source.kinds import kind
@@ -108,13 +107,13 @@ def plan_table(home: Home, statement: CreateTable, new: Mapping[str, Upstream]) 
     if upstream is None and connection is not None:
         upstream = upstream_of(home.meta, connection.id)
     if upstream is None:
-        raise unknown("connection", statement.connection, names)
+        raise unknown_name("connection", statement.connection, names)
     checked = check_table(upstream, statement)
 
     def store(c: Connection, block: int) -> None:
         owner = connections.find(c, statement.connection)
         if owner is None:
-            raise unknown("connection", statement.connection, names)
+            raise unknown_name("connection", statement.connection, names)
         checked.store(c, statement.name, owner.id, dict(statement.options), statement.canonical(), block=block)
 
     return Planned(store, Outcome(f"table {statement.name} created", checked.found.notices))
@@ -126,7 +125,7 @@ def named_table(home: Home, name: str) -> RelationInfo:
         relation = relations.find(c, name)
         names = [x.name for x in relations.named(c)]
     if relation is None:
-        raise unknown("table", name, names)
+        raise unknown_name("table", name, names)
     return relation
 
 
@@ -138,7 +137,7 @@ def drop_table(home: Home, statement: DropTable) -> Outcome:
     if relation is None:
         if statement.if_exists:
             return Outcome(f"table {statement.name} does not exist")
-        raise unknown("table", statement.name, names)
+        raise unknown_name("table", statement.name, names)
     with home.meta.write() as c:
         beside = relations.replacement(c, relation.id)
         for each in (relation, *([beside] if beside else [])):
@@ -160,7 +159,7 @@ def drop_connection(home: Home, statement: DropConnection, stop_capture: Callabl
     if connection is None:
         if statement.if_exists:
             return Outcome(f"connection {statement.name} does not exist")
-        raise unknown("connection", statement.name, names)
+        raise unknown_name("connection", statement.name, names)
     if tables and not statement.cascade:
         raise DefinitionError(
             "name.in_use",
@@ -186,13 +185,6 @@ def drop_connection(home: Home, statement: DropConnection, stop_capture: Callabl
     for folder in ("changelog", "aside"):
         home.storage.remove(f"{folder}/{connection.id}")
     return Outcome(f"connection {connection.name} dropped")
-
-
-def unknown(kind: str, name: str, names: Sequence[str]) -> DefinitionError:
-    """The error for a name that nothing has, with the nearest one that something has."""
-    near = difflib.get_close_matches(name.lower(), [n.lower() for n in names], 1, 0.5)
-    hint = f"Did you mean {near[0]}?" if near else f"SHOW {kind.upper()}S lists what there is."
-    return DefinitionError("name.unknown", f"there is no {kind} {name}", hint)
 
 
 def _taken(kind: str, name: str, stored: str, given: str) -> DefinitionError:

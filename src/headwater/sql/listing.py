@@ -17,12 +17,11 @@ from headwater.engine.progress import about, percent
 from headwater.engine.queries import Running
 from headwater.engine.results import Result, Status
 from headwater.engine.status import status_of
-from headwater.errors import SqlError
+from headwater.errors import SqlError, unknown_name
 from headwater.meta import connections, epochs, progress, relations, spans, tables
 from headwater.model import RelationInfo
 from headwater.source.options import SECRET
 from headwater.sql import statements as st
-from headwater.sql.define import unknown
 from headwater.sql.ranges import condition, joined
 from headwater.sql.tokens import hide_passwords
 
@@ -169,7 +168,7 @@ def _create(c: Connection, statement: st.ShowCreate) -> Result:
     if statement.kind is st.ObjectKind.CONNECTION:
         connection = connections.find(c, statement.name)
         if connection is None:
-            raise unknown("connection", statement.name, [x.name for x in connections.all(c)])
+            raise unknown_name("connection", statement.name, [x.name for x in connections.all(c)])
         text = _with_reference(connections.statement(c, connection.id), connections.secret(c, connection.id))
     else:
         text = relations.statement(c, _relation(c, statement.name))
@@ -214,7 +213,7 @@ def _covered(c: Connection, relation: RelationInfo) -> tuple[str, ...]:
 def _relation(c: Connection, name: str) -> int:
     relation = relations.find(c, name)
     if relation is None:
-        raise unknown("table", name, [x.name for x in relations.named(c)])
+        raise unknown_name("table", name, [x.name for x in relations.named(c)])
     return relation.id
 
 

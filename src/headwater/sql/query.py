@@ -29,7 +29,7 @@ def run_query(reader: Reader, query: Query, running: Running, wanted: Wanted, pr
             frame = plan(at.session.sql(prefix + query.with_views(tuple(views))))
             rows = frame.toArrow()
         except (PySparkException, Py4JError) as e:  # a job that fails while it runs comes as the second
-            raise refusal(e, query, prefix) from e
+            raise refusal(e, query, prefix, reader.names()) from e
         types = tuple(f.dataType.simpleString().upper() for f in frame.schema.fields)
         return Result(tuple(frame.columns), types, rows, "", at.warnings, query.text, worth_saying(behind))
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from headwater.engine.failures import MISSING_FILE
-from headwater.errors import DefinitionError, HeadwaterError, MachineError, SqlError, base_damaged
+from headwater.errors import HeadwaterError, MachineError, SqlError, base_damaged, unknown_name
 from headwater.sql.statements import Query
 from headwater.sql.tokens import hide_passwords
 
@@ -27,8 +28,11 @@ _HINTS = {
 MAX_MESSAGE = 1_000
 
 
-def refusal(error: Exception, query: Query, prefix: str = "") -> HeadwaterError:
-    """The error for what Spark said of a query; `prefix` is what stood before the query's own text."""
+def refusal(error: Exception, query: Query, prefix: str = "", names: Sequence[str] = ()) -> HeadwaterError:
+    """The error for what Spark said of a query.
+
+    `prefix` is what stood before the query's own text, `names` are the tables that there are.
+    """
     text = str(error).split("JVM stacktrace:")[0].strip()
     if any(mark in text for mark in MISSING_FILE):
         return base_damaged("a file of a base is missing: somebody removed it from outside")
@@ -49,8 +53,7 @@ def refusal(error: Exception, query: Query, prefix: str = "") -> HeadwaterError:
         return SqlError("sql.query", name.replace("_", " ").lower(), hint)
     missing = re.match(r"\[TABLE_OR_VIEW_NOT_FOUND\].*?(`[^ ]+`)", said)
     if missing:
-        name = missing.group(1).replace("`", "")
-        return DefinitionError("name.unknown", f"there is no table {name}", "SHOW TABLES lists what there is.")
+        return unknown_name("table", missing.group(1).replace("`", ""), names)
     return _refused(said, query, prefix)
 
 
