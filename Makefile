@@ -10,7 +10,7 @@ $(VENV)/.ready: requirements.lock pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
-	$(BIN)/python -m headwater.engine.setup
+	$(BIN)/python -m headwater.engine.spark.setup
 	$(BIN)/python -m headwater.demo.mariadb
 	touch $@
 

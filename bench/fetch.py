@@ -10,7 +10,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from headwater.engine import spark
+from headwater.engine.spark import machine
 
 PACKAGES = {  # by the name that Ivy gives the jar
     "org.postgresql_postgresql-42.7.7.jar": "org.postgresql:postgresql:42.7.7",
@@ -19,7 +19,7 @@ PACKAGES = {  # by the name that Ivy gives the jar
 
 
 def main() -> int:
-    folder = spark.jars_directory().parent / "bench"
+    folder = machine.jars_directory().parent / "bench"
     missing = [jar for jar in PACKAGES if not (folder / jar).exists()]
     if not missing:
         return 0

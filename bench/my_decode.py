@@ -20,8 +20,9 @@ from pathlib import Path
 
 from headwater.changelog.reader import read_table
 from headwater.decode.changes import decode_changes
-from headwater.engine import spark
-from headwater.engine.task import run_task
+from headwater.engine.spark import jobs
+from headwater.engine.spark import session as spark
+from headwater.engine.spark.task import run_task
 from headwater.meta import segments
 from headwater.model import Column, SchemaVersion
 from headwater.model import Part as TablePart
@@ -94,7 +95,7 @@ def main() -> None:
         try:
             for name, whole in tasks.items():
                 one = rate(given.rows, given.rounds, lambda whole=whole: int(whole()))  # type: ignore[misc]
-                parts = halves(whole, spark.share())
+                parts = halves(whole, jobs.share())
 
                 def job(parts: list[Task] = parts) -> int:
                     with ThreadPoolExecutor(len(parts)) as pool:

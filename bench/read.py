@@ -25,7 +25,7 @@ import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from headwater.engine.spark import start
+from headwater.engine.spark.session import start
 from headwater.meta import connections, segments
 from headwater.meta.store import Meta
 from headwater.model import (

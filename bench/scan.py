@@ -33,8 +33,9 @@ from headwater.backfill.plan import Plan
 from headwater.backfill.plan import spans as spans_of
 from headwater.backfill.scan import ScanJob, scan_span
 from headwater.demo.embedded import EmbeddedPostgres
-from headwater.engine import spark
-from headwater.engine.task import run_task
+from headwater.engine.spark import jobs, machine
+from headwater.engine.spark import session as spark
+from headwater.engine.spark.task import run_task
 from headwater.model import Json, RelationInfo, ScanResult, Span, TableState
 from headwater.relation import base
 from headwater.storage import Storage
@@ -109,7 +110,7 @@ def headwater(race: Race, relation: RelationInfo) -> None:
         rest = [] if result.stopped_at is None else scan(Span(result.stopped_at, span.hi))
         return [result, *rest]
 
-    with job.reach.walk(job.table) as walk, ThreadPoolExecutor(max(1, spark.share() // 2)) as pool:
+    with job.reach.walk(job.table) as walk, ThreadPoolExecutor(max(1, jobs.share() // 2)) as pool:
         running = [pool.submit(scan, span) for span in spans_of(plan, walk.next_bound)]
         for done in as_completed(running):
             for result in done.result():
@@ -176,7 +177,7 @@ def report(race: Race, seconds: dict[str, list[float]]) -> dict[str, Any]:
 
 def find_driver(given: str | None, name: str = DRIVER) -> Path | None:
     """The JDBC driver: as given, else where `make setup-bench` puts it; without one JDBC is left out."""
-    folders = (spark.jars_directory().parent / "bench", spark.jars_directory())
+    folders = (machine.jars_directory().parent / "bench", machine.jars_directory())
     paths = [Path(given)] if given else [folder / name for folder in folders]
     found = next((p for p in paths if p.exists()), None)
     if found is None:

@@ -19,8 +19,9 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from headwater.engine import spark
-from headwater.engine.sessions import Sessions
+from headwater.engine.spark import jobs
+from headwater.engine.spark import session as spark
+from headwater.engine.spark.sessions import Sessions
 from headwater.meta.store import Meta
 from headwater.model import CoveredSpan, Layout, RelationInfo, Span, TableState
 from headwater.relation import base, fold
@@ -101,10 +102,10 @@ class Folding:
 
     def _run(self) -> None:
         session, storage, relation, layout, overlay = self._what
-        settings = spark.task_settings(max(1, spark.share() // 2))
+        settings = jobs.task_settings(max(1, jobs.share() // 2))
         try:
             while not self._ends.is_set():
-                with spark.pool(session, "folds"):
+                with jobs.pool(session, "folds"):
                     self._begun.set()
                     version = self.ended + 1
                     made = fold.fold(session, storage, relation, layout, overlay, "bench-fold", version, settings)

@@ -72,7 +72,7 @@ def java_command() -> str | None:
 
 
 def crash_point() -> str | None:
-    """The named point at which this process is to be killed; set by fault tests only (see engine/crash.py)."""
+    """The named point at which this process is to be killed; set by fault tests only (see crash.py)."""
     return os.environ.get("HEADWATER_CRASH")
 
 

@@ -13,23 +13,23 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from headwater import config
-from headwater.engine import remote, wire
-from headwater.engine.freshness import worth_saying
 from headwater.engine.home import Home, is_home, missing_home
-from headwater.engine.queries import AS_IT_IS, Wanted
+from headwater.engine.query.queries import AS_IT_IS, Wanted
 from headwater.engine.results import Behind, Result, Status, TableStatus, Verified
-from headwater.engine.status import status_of
-from headwater.engine.upstreams import passed, upstream_of
+from headwater.engine.serve import remote, wire
+from headwater.engine.status.freshness import worth_saying
+from headwater.engine.status.status import status_of
 from headwater.errors import HeadwaterError, IncompleteWarning, InputError, MachineError, StaleWarning, stored_error
 from headwater.meta import connections, epochs, relations
 from headwater.model import ConnectionState, TableState
+from headwater.source.connected import passed, upstream_of
 
 if TYPE_CHECKING:  # Spark, the kernels and the drivers take seconds to load: each is loaded when it is needed
     from pyspark.sql import DataFrame, SparkSession
 
-    from headwater.engine.read import Reader
-    from headwater.engine.server import Server
-    from headwater.engine.until import Until
+    from headwater.capture.until import Until
+    from headwater.engine.query.read import Reader
+    from headwater.engine.serve.server import Server
     from headwater.sql.apply import Definitions
     from headwater.sql.execute import Executor
 
@@ -170,7 +170,7 @@ class Headwater:
 
         With a `metrics_port` it serves its metrics at http://127.0.0.1:PORT/metrics, too.
         """
-        from headwater.engine.until import Until
+        from headwater.capture.until import Until
         from headwater.observe.endpoint import observed
 
         self._open(create=True)
@@ -179,7 +179,7 @@ class Headwater:
 
     @contextlib.contextmanager
     def _serving(self, until: Until | None) -> Iterator[None]:
-        from headwater.engine.server import Server
+        from headwater.engine.serve.server import Server
 
         server = Server(self._home, self._given, until)
         server.start()
@@ -231,7 +231,7 @@ class Headwater:
         if self._reader is not None:
             self._reader.close()
         if self._own is not None:
-            from headwater.engine import spark
+            from headwater.engine.spark import session as spark
 
             spark.stop(self._own)
             self._own = None
@@ -283,14 +283,14 @@ class Headwater:
         home = self._home
         with self._lock:
             if self._reader is None:
-                from headwater.engine.read import Reader
+                from headwater.engine.query.read import Reader
 
                 self._reader = Reader(home, self._session)
             return self._reader
 
     def _session(self) -> SparkSession:
         """A Spark of our own, started at the first question that needs it."""
-        from headwater.engine import spark
+        from headwater.engine.spark import session as spark
 
         if self._given is not None:
             return spark.check_session(self._given)

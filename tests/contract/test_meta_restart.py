@@ -10,10 +10,10 @@ import pytest
 
 from headwater.demo.embedded import EmbeddedPostgres
 from headwater.engine import failures
-from headwater.engine.clean import Cleaner
+from headwater.engine.commit.clean import Cleaner
 from headwater.engine.home import Home
-from headwater.engine.pulse import Pulse
-from headwater.engine.server import Server, _Loop
+from headwater.engine.serve.server import Server, _Loop
+from headwater.engine.status.sampler import Sampler
 from headwater.errors import MachineError
 from headwater.meta import connections, epochs, lease
 from headwater.meta.store import Meta
@@ -48,7 +48,7 @@ def test_every_loop_goes_on_when_meta_is_back(
     server._held = held
     cleaner = Cleaner(home, held, Overlays(home.storage, home.meta))
     rounds = dict.fromkeys(("epochs", "covers", "rates", "clean"), 0)
-    works = {"epochs": server._publish, "covers": server._cover, "rates": Pulse(home).look, "clean": cleaner.clean}
+    works = {"epochs": server._publish, "covers": server._cover, "rates": Sampler(home).look, "clean": cleaner.clean}
 
     def counting(name: str) -> None:
         works[name]()

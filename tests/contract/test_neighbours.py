@@ -11,7 +11,7 @@ import pytest
 
 import headwater
 from headwater.demo.embedded import EmbeddedPostgres
-from headwater.engine.pulse import Pulse
+from headwater.engine.status.sampler import Sampler
 from headwater.source.postgres.slot import log_end
 from support.capture import Upstream, captured
 from support.lake import definitions
@@ -72,7 +72,7 @@ def test_commits_that_wait_for_our_reader_are_told_at_create_and_by_status(
     with captured(tmp_path / "captured", upstream) as capture:
         capture.start()
         capture.wait_reading()
-        pulse = Pulse(capture.home)
+        pulse = Sampler(capture.home)
 
         def told() -> bool:
             pulse.ask()

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 import headwater
-from headwater.engine import planner, scanner
-from headwater.engine.upstreams import upstream_of
+from headwater.engine.fill import planner, scanner
 from headwater.meta import connections, lease, relations, spans
 from headwater.model import RelationInfo, ScanResult, SpanState, TableState
+from headwater.source.connected import upstream_of
 from support.lake import definitions
 
 ROWS = 250  # five spans of 60 rows at most, and what lies beyond

@@ -10,13 +10,13 @@ import psycopg
 import pytest
 
 import headwater
-from headwater.engine import crash
-from headwater.engine.backfill import Backfill
+from headwater import crash
+from headwater.engine.fill.backfill import Backfill
 from headwater.engine.guard import Guard
-from headwater.engine.upstreams import upstream_of
 from headwater.errors import DataError
 from headwater.meta import connections, lease, relations
 from headwater.model import ConnectionState, RelationInfo, TableState
+from headwater.source.connected import upstream_of
 from support.lake import definitions
 
 SPOILED = (

@@ -11,12 +11,12 @@ import pytest
 
 from headwater.decode.values import lake_type
 from headwater.engine.guard import Guard
-from headwater.engine.status import status_of
-from headwater.engine.upstreams import upstream_of
-from headwater.engine.watcher import Watcher
+from headwater.engine.serve.watcher import Watcher
+from headwater.engine.status.status import status_of
 from headwater.errors import DataError
 from headwater.meta import connections, lease, relations
 from headwater.model import Column, ConnectionState, RelationInfo, TableState
+from headwater.source.connected import upstream_of
 from support.capture import PUBLICATION, Captured, Upstream, captured
 
 TABLES = "TABLE ONLY plain, ONLY other, ONLY parts WITH (publish_via_partition_root = true)"

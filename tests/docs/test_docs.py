@@ -9,7 +9,7 @@ import pytest
 import typer
 
 from headwater.cli.app import app
-from headwater.engine.crash import POINTS
+from headwater.crash import POINTS
 from headwater.errors import CODES
 from headwater.sql.options import TABLES, Option
 from headwater.sql.parse import EXPLAIN_MODES, parse

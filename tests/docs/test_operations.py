@@ -9,7 +9,7 @@ from pathlib import Path
 
 from headwater.cli.screen import ORDER
 from headwater.cli.words import RETRIES
-from headwater.engine.metrics import METRICS, STATES
+from headwater.engine.status.metrics import METRICS, STATES
 from headwater.errors import Retry
 from headwater.model import Control, RelationInfo, TableState
 

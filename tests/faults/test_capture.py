@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from headwater import crash
 from headwater.demo.embedded import EmbeddedPostgres
-from headwater.engine import crash
 from headwater.meta import connections
 from headwater.model import ConnectionState
 from headwater.source.postgres.session import lsn_to_int
@@ -239,7 +239,15 @@ def test_a_second_capture_without_force_is_refused_while_the_lease_is_held(upstr
     with captured(tmp_path, upstream) as c:
         c.start()
         c.wait_caught_up()
-        command = [sys.executable, "-m", "headwater.engine.capture", "--home", str(tmp_path), "--connection", str(c.id)]
+        command = [
+            sys.executable,
+            "-m",
+            "headwater.capture.process",
+            "--home",
+            str(tmp_path),
+            "--connection",
+            str(c.id),
+        ]
         second = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.PIPE, timeout=60)
         assert second.returncode == 1 and "job.fenced" in second.stderr
         assert c.info().state is ConnectionState.RUNNING

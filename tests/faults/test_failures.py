@@ -26,7 +26,7 @@ from headwater.meta import relations, segments
 from support.lake import Lake, assert_equal, definitions
 from support.wait import wait_for
 
-CAPTURE = "headwater.engine.capture"
+CAPTURE = "headwater.capture.process"
 SOON = {"HEADWATER_FOLD_AGE_S": "1", "HEADWATER_HISTORY_S": "2", "HEADWATER_CAPTURE_SILENCE_S": "3"}
 TABLES = ("good", "bad", "retyped")
 DISK_MB = 192

@@ -25,12 +25,12 @@ import pytest
 import sqlalchemy as sa
 from deltalake import DeltaTable
 
-from headwater.engine.committer import Committer
+from headwater.engine.commit.committer import Committer
 from headwater.engine.home import Home
-from headwater.engine.upstreams import passed
 from headwater.errors import HeadwaterError
 from headwater.meta import epochs, intents, lease, merged, relations, runs, spans, tables
 from headwater.model import RelationInfo
+from headwater.source.connected import passed
 from headwater.storage import LOCK
 from support import power, upstreams
 from support.lake import Lake, assert_equal, definitions

@@ -28,7 +28,7 @@ def create(database: Any, count: int) -> list[str]:
     return names
 
 
-class Pulse:
+class Sampler:
     """Writes to the tables in turn and watches how long a change takes into an epoch."""
 
     def __init__(self, database: Any, home: Path, tables: list[str]) -> None:
@@ -37,7 +37,7 @@ class Pulse:
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run)
 
-    def __enter__(self) -> Pulse:
+    def __enter__(self) -> Sampler:
         self._thread.start()
         return self
 
@@ -82,8 +82,8 @@ def follow_many(database: Any, tmp_path: Path, count: int) -> None:
             "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'walsender' AND datname = current_database()"
         )
         assert database.execute(walsenders) == [(1,)]
-        assert len(lake.children("headwater.engine.capture")) == 1
-        with Pulse(database, lake.home, names[:count]) as pulse:
+        assert len(lake.children("headwater.capture.process")) == 1
+        with Sampler(database, lake.home, names[:count]) as pulse:
             wait_for(lambda: len(pulse.lags) >= 10, "changes flow")
             idle = statistics.median(pulse.lags)
             first = len(pulse.lags)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from headwater.engine import crash
+from headwater import crash
 from headwater.meta import connections, segments
 from headwater.model import ConnectionState
 from support import upstreams

@@ -61,12 +61,12 @@ def kill_server(s: Storm) -> None:
 
 
 def kill_capture(s: Storm) -> None:
-    for child in s.lake.children("headwater.engine.capture"):
+    for child in s.lake.children("headwater.capture.process"):
         child.kill()
 
 
 def kill_worker(s: Storm) -> None:
-    workers = s.lake.children("headwater.engine.workers")
+    workers = s.lake.children("headwater.engine.spark.workers")
     if workers:
         workers[-1].kill()
 

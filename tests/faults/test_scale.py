@@ -77,7 +77,7 @@ class Gauge:
 
 
 def _kind(command: str) -> str:
-    names = {"java": "jvm", "headwater.engine.capture": "capture", "headwater.engine.workers": "worker"}
+    names = {"java": "jvm", "headwater.capture.process": "capture", "headwater.engine.spark.workers": "worker"}
     return next((kind for name, kind in names.items() if name in command), "server")
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from headwater.engine import crash
+from headwater import crash
 from headwater.engine.home import Home
 from headwater.errors import HeadwaterError
 from headwater.meta import merged, relations, runs, spans

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import pytest
 from pyspark.sql import SparkSession
 
-from headwater.engine import spark as engine_spark
+from headwater.engine.spark import session as engine_spark
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,8 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 import headwater
-from headwater.engine import backfill, scanner
-from headwater.engine.folds import Folds
+from headwater.engine.commit.folds import Folds
+from headwater.engine.fill import backfill, scanner
 from headwater.errors import DefinitionError, IncompleteWarning
 from headwater.meta import epochs, relations, spans
 from headwater.model import Layout

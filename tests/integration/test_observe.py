@@ -12,7 +12,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 import headwater
-from headwater.engine.remote import Remote
+from headwater.engine.serve.remote import Remote
 from support.exposition import Read, read
 from support.lake import definitions
 from support.wait import wait_for

@@ -14,8 +14,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import headwater
-from headwater.engine import remote
-from headwater.engine.spark import running_jobs
+from headwater.engine.serve import remote
 from headwater.errors import HeadwaterError
 from support.lake import HEADWATER
 from support.wait import wait_for
@@ -54,6 +53,10 @@ class Asked:
 def listed(hw: Any) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = hw.sql("SHOW QUERIES")[0].rows.to_pylist()
     return found
+
+
+def running_jobs(session: SparkSession) -> int:
+    return len(session.sparkContext.statusTracker().getActiveJobsIds())
 
 
 def wait_busy(hw: Any, spark: SparkSession, queries: int = 1) -> None:

@@ -11,8 +11,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 import headwater
-from headwater.engine import read
-from headwater.engine.sessions import Sessions
+from headwater.engine.query import read
+from headwater.engine.spark.sessions import Sessions
 from headwater.errors import DataError, HeadwaterError
 from support.lake import definitions
 from support.wait import wait_for

@@ -9,7 +9,8 @@ from pathlib import Path
 import psutil
 from pyspark import SparkContext
 
-from headwater.engine import spark as engine_spark
+from headwater.engine.spark import machine
+from headwater.engine.spark import session as engine_spark
 
 
 def test_a_start_adds_no_name_to_an_environment_that_was_prepared(started) -> None:  # type: ignore[no-untyped-def]
@@ -18,7 +19,7 @@ def test_a_start_adds_no_name_to_an_environment_that_was_prepared(started) -> No
 
 
 def test_the_class_archive_of_the_set_up_is_used(started) -> None:  # type: ignore[no-untyped-def]
-    archive = engine_spark.class_archive()
+    archive = machine.class_archive()
     assert archive.exists(), "make setup makes it"
     (jvm,) = engine_spark.processes()
     assert str(archive) in Path(f"/proc/{jvm}/maps").read_text()

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 import headwater
 from headwater import config
-from headwater.engine import clean, upkeep
+from headwater.engine.commit import clean, upkeep
 from headwater.meta import merged, relations, tables
 from headwater.model import Bound, Span
 from headwater.relation import commits, rewrite

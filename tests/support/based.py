@@ -15,8 +15,8 @@ import sqlalchemy as sa
 from deltalake import CommitProperties, DeltaTable, Transaction
 
 from headwater.backfill.files import FileWriter
-from headwater.engine import epoch
-from headwater.engine.committer import Committer
+from headwater.engine.commit import epoch
+from headwater.engine.commit.committer import Committer
 from headwater.meta import epochs, intents, lease, relations, segments, spans, tables
 from headwater.meta.store import Meta
 from headwater.model import (

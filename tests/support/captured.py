@@ -126,7 +126,7 @@ class Captured:
             environment["HEADWATER_CRASH"] = crash
         self.process = subprocess.Popen(
             [
-                *(sys.executable, "-m", "headwater.engine.capture", "--home", str(self.home.path)),
+                *(sys.executable, "-m", "headwater.capture.process", "--home", str(self.home.path)),
                 *("--connection", str(self.id), "--force", *(("--until", until) if until else ())),
             ],
             stdin=subprocess.PIPE,

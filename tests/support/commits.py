@@ -13,10 +13,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import DeltaTable, Schema
 
-from headwater.engine import epoch
-from headwater.engine.committer import Committer
+from headwater.engine.commit import epoch
+from headwater.engine.commit.committer import Committer
 from headwater.engine.home import Home
-from headwater.engine.upstreams import passed
 from headwater.meta import connections, epochs, lease, relations, segments, spans
 from headwater.model import (
     Bound,
@@ -34,6 +33,7 @@ from headwater.model import (
     UpstreamType,
 )
 from headwater.relation import base
+from headwater.source.connected import passed
 from headwater.source.postgres.session import int_to_lsn
 from support.defined import add_table
 

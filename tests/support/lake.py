@@ -14,8 +14,8 @@ from typing import Any
 
 import psutil
 
-from headwater.engine import remote
 from headwater.engine.results import Status, Verified
+from headwater.engine.serve import remote
 from support.wait import wait_for
 
 HEADWATER = str(Path(sys.executable).parent / "headwater")

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from headwater.engine import claims
-from headwater.engine.backfill import Backfill
-from headwater.engine.clean import Cleaner
-from headwater.engine.read import Reader
+from headwater.engine.commit import claims
+from headwater.engine.commit.clean import Cleaner
+from headwater.engine.fill.backfill import Backfill
+from headwater.engine.query.read import Reader
 from headwater.errors import DataError
 from headwater.meta import epochs, lease, relations, segments
 from headwater.meta.lease import Lease

@@ -10,8 +10,8 @@ import sqlalchemy as sa
 
 from headwater import config
 from headwater.changelog import retention
-from headwater.engine import claims
-from headwater.engine.clean import Cleaner
+from headwater.engine.commit import claims
+from headwater.engine.commit.clean import Cleaner
 from headwater.errors import FencedError
 from headwater.meta import connections, epochs, lease, relations, segments, tables
 from headwater.model import TableState

@@ -18,9 +18,9 @@ import pytest
 from headwater.cli import frame
 from headwater.cli.app import app
 from headwater.cli.shell import MORE, PROMPT, statements
-from headwater.engine import remote, wire
-from headwater.engine.queries import AS_IT_IS, Wanted
+from headwater.engine.query.queries import AS_IT_IS, Wanted
 from headwater.engine.results import Behind, Result, Status, TableStatus, Verified
+from headwater.engine.serve import remote, wire
 from headwater.errors import DefinitionError, MachineError, QueryError
 
 PROGRAM = (sys.executable, "-c", "from headwater.cli import main; main()")

@@ -16,8 +16,8 @@ from deltalake.exceptions import CommitFailedError
 from deltalake.transaction import AddAction
 
 from headwater import storage as storage_module
-from headwater.engine import committer
-from headwater.engine.committer import FOLD, UPKEEP
+from headwater.engine.commit import committer
+from headwater.engine.commit.committer import FOLD, UPKEEP
 from headwater.errors import DataError
 from headwater.meta import connections, epochs, intents, relations, settle, spans, tables
 from headwater.model import Epoch

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pytest
 import sqlalchemy as sa
 
-from headwater.engine import committer
+from headwater.engine.commit import committer
+from headwater.engine.fill.holes import scan_again
 from headwater.engine.guard import Guard
-from headwater.engine.holes import scan_again
 from headwater.errors import DataError, FencedError
 from headwater.meta import connections, intents, lease, relations, spans, tables
 from headwater.model import SpanState, TableState

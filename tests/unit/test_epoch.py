@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from headwater.engine import epoch
+from headwater.engine.commit import epoch
 from headwater.errors import FencedError
 from headwater.meta import epochs, lease, relations, spans, tables
 from headwater.model import TableState

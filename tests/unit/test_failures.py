@@ -12,13 +12,13 @@ import sqlalchemy as sa
 from py4j.protocol import Py4JNetworkError
 
 from headwater.engine import failures
-from headwater.engine.backfill import Backfill
-from headwater.engine.counters import Counters
 from headwater.engine.failures import Failures, Who, described, passes
+from headwater.engine.fill.backfill import Backfill
 from headwater.engine.guard import Guard
 from headwater.engine.home import Home
-from headwater.engine.server import Server, _Loop
-from headwater.engine.status import status_of
+from headwater.engine.serve.server import Server, _Loop
+from headwater.engine.status.counters import Counters
+from headwater.engine.status.status import status_of
 from headwater.errors import DataError, FencedError, HeadwaterError, MachineError, Retry, SourceError
 from headwater.meta import lease
 from headwater.meta.lease import Lease

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from headwater.config import FOLD_AGE_S, OVERLAY_CHANGES
-from headwater.engine.folds import UNSETTLED_CHANGES, UNSETTLED_SPANS, Folds, Overlay
+from headwater.engine.commit.folds import UNSETTLED_CHANGES, UNSETTLED_SPANS, Folds, Overlay
 from headwater.engine.guard import Guard
 from headwater.errors import DataError
 from headwater.model import CoveredSpan, Layout, TableState
@@ -101,7 +101,7 @@ def test_the_budget_holds_back_all_but_urgent_folds(b: Commits, monkeypatch: pyt
     tended._rest_until = time.monotonic() + 1000
     tended.tick()
     assert not b.merged
-    monkeypatch.setattr("headwater.engine.folds.UNSETTLED_CHANGES", 4)
+    monkeypatch.setattr("headwater.engine.commit.folds.UNSETTLED_CHANGES", 4)
     tended.tick()
     assert len(b.merged) == 1
 

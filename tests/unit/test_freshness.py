@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from headwater.engine.freshness import behind, worth_saying
 from headwater.engine.home import Home
 from headwater.engine.live import Lag
 from headwater.engine.results import Behind, Result
+from headwater.engine.status.freshness import behind, worth_saying
 from headwater.errors import SourceError
 from headwater.meta import connections, epochs
 from headwater.meta.tables import connection

@@ -12,8 +12,9 @@ import headwater
 from headwater import storage
 from headwater.cli import frame
 from headwater.cli.app import app
-from headwater.engine import permit, wire
+from headwater.engine import permit
 from headwater.engine.home import Home, HomeLock, is_home
+from headwater.engine.serve import wire
 from headwater.errors import HeadwaterError
 from headwater.storage import FILES, FOLDERS
 

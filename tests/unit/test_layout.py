@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from headwater.engine.layout import layout_of
+from headwater.engine.commit.layout import layout_of
 from headwater.model import Column, CoveredSpan, Layout, RelationInfo, Span, SpanInfo, SpanState
 from headwater.relation import judge
 from support.commits import INT, TEXT, span

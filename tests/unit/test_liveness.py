@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from headwater.engine.liveness import OPEN_S, STEP_S, Liveness
+from headwater.capture.liveness import OPEN_S, STEP_S, Liveness
 
 
 class Clock:

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headwater.changelog import merge, reader
-from headwater.engine.clean import clean_start
+from headwater.engine.commit.clean import clean_start
 from headwater.engine.home import Home
 from headwater.meta import connections, lease, merged, segments, tables
 from headwater.meta.merged import Aged

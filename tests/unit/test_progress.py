@@ -7,7 +7,16 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from headwater.engine.live import Lag
-from headwater.engine.progress import RATE_WINDOW_S, SAMPLES, STALE_S, Ahead, Rate, about, estimated_rows, seconds_left
+from headwater.engine.status.progress import (
+    RATE_WINDOW_S,
+    SAMPLES,
+    STALE_S,
+    Ahead,
+    Rate,
+    about,
+    estimated_rows,
+    seconds_left,
+)
 from headwater.meta.progress import Progress
 from headwater.model import SpanState
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from headwater import config
+from headwater.capture.receive import Heartbeat, Receiver
+from headwater.capture.until import Until
 from headwater.changelog.writer import WriterThread
-from headwater.engine.receive import Heartbeat, Receiver
-from headwater.engine.until import Until
 from headwater.errors import FencedError, SourceError
 from headwater.meta import lease, segments
 from headwater.source.base import Inbox

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from headwater.engine import spark
+from headwater.engine.spark import session as spark
 
 
 def test_workers_get_the_python_that_runs_us(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ import sqlalchemy as sa
 
 from headwater.engine.home import Home
 from headwater.engine.live import Lag
-from headwater.engine.status import status_of
+from headwater.engine.status.status import status_of
 from headwater.errors import Retry, SourceError
 from headwater.meta import connections, epochs, relations, spans
 from headwater.meta import tables as meta_tables

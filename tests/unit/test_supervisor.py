@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from headwater.config import CAPTURE_SILENCE_S
-from headwater.engine import supervisor as engine_supervisor
 from headwater.engine.home import Home
-from headwater.engine.supervisor import FIRST_WORD_S, RESTART_FIRST_S, RESTART_LAST_S, Supervisor, _Child
+from headwater.engine.serve import supervisor as engine_supervisor
+from headwater.engine.serve.supervisor import FIRST_WORD_S, RESTART_FIRST_S, RESTART_LAST_S, Supervisor, _Child
 from support.wait import wait_for
 
 SAYS = "import sys\nfor line in sys.stdin: print(line, end='', flush=True)"  # whatever it is told

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from headwater.engine.read import Reader
+from headwater.engine.query.read import Reader
 from headwater.meta import progress, relations
 from headwater.model import Column, RelationInfo, UpstreamType
 from support.defined import add_table

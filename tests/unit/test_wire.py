@@ -14,9 +14,10 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from headwater.engine import caller, remote, wire
-from headwater.engine.queries import AS_IT_IS, Wanted
+from headwater.engine.query import caller
+from headwater.engine.query.queries import AS_IT_IS, Wanted
 from headwater.engine.results import Result, Status, Verified
+from headwater.engine.serve import remote, wire
 from headwater.errors import HeadwaterError, MachineError, SourceError, SqlError
 from support.wait import wait_for
 

@@ -29,10 +29,10 @@ from headwater.decode.changes import decode_changes
 from headwater.decode.layout import Layout
 from headwater.decode.scan import to_lake
 from headwater.decode.values import lake_type
-from headwater.engine.upstreams import upstream_of
 from headwater.errors import DataError, HeadwaterError
 from headwater.meta import connections, relations, segments
 from headwater.model import Column, Op, RelationInfo, ScanResult
+from headwater.source.connected import upstream_of
 from headwater.source.upstream import Upstream
 from support import capture, capture_mysql, mysql_types, type_cases, upstreams, versions
 from support.captured import Captured, WriterThreads, captured

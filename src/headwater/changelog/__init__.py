@@ -6,6 +6,7 @@ Promises: each committed change gets one index, once, in commit order, without g
 published and published before the upstream may forget; a segment ends at a commit or is a piece of one open
 transaction. Never: decodes values, holds a transaction in memory, acknowledges anything.
 
-`frame` walks messages (numba) · `segment` the file format · `writer` inbox → published segment · `reader` the way back
-· `envelope` the Debezium view · `retention` what may go
+`segment` the file format · `writer` inbox → published segment · `reader` the way back
+· `envelope` the Debezium view · `retention` what may go · `merge` old segments into larger ones · `memory` what
+framing must remember
 """

@@ -11,12 +11,12 @@ from headwater.check.compare import key_text
 from headwater.check.verify import Target, Unverified, reach_in, verify
 from headwater.engine.failures import described
 from headwater.engine.home import Home
-from headwater.engine.read import Reader, Seen
+from headwater.engine.query.read import Reader, Seen
 from headwater.engine.results import Verified
-from headwater.engine.upstreams import upstream_of
 from headwater.errors import stored_error, unknown_name
 from headwater.meta import relations
 from headwater.model import Epoch, TableState
+from headwater.source.connected import upstream_of
 
 REACH_TIMEOUT_S = 120.0
 

@@ -154,7 +154,7 @@ def demo(
 @app.command()
 def setup() -> None:
     """Fetch Delta's jars and compile the kernels, once after installing."""
-    from headwater.engine.setup import main as carry_out
+    from headwater.engine.spark.setup import main as carry_out
 
     raise typer.Exit(carry_out())
 

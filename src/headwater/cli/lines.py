@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 
 from headwater.cli.render import count, visible
 from headwater.cli.words import covered, way_out, who
-from headwater.engine.progress import about, percent
 from headwater.engine.results import TableStatus
+from headwater.engine.status.progress import about, percent
 
 INTERVAL_S = 5.0  # between two looks at tables that are on their way
 FEW = 3  # so many tables have a line each; more are summed up

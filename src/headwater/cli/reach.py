@@ -10,8 +10,8 @@ from typing import Protocol, cast
 
 import headwater
 from headwater.cli import render
-from headwater.engine.remote import Answering, find
 from headwater.engine.results import TableStatus
+from headwater.engine.serve.remote import Answering, find
 from headwater.errors import HeadwaterError
 
 

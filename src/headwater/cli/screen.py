@@ -16,8 +16,8 @@ from rich.text import Text
 from headwater.cli.lines import Lines
 from headwater.cli.render import count, visible
 from headwater.cli.words import covered, way_out, who
-from headwater.engine.progress import about
 from headwater.engine.results import ConnectionStatus, JobStatus, TableStatus
+from headwater.engine.status.progress import about
 
 SHOWN_TABLES = 30
 WIDE, FULL = 100, 130  # columns that a screen needs for most, and for everything

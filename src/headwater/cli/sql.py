@@ -8,9 +8,9 @@ from pathlib import Path
 
 from headwater.cli import frame, render
 from headwater.cli.reach import busy, reach
-from headwater.engine.queries import Wanted
-from headwater.engine.remote import Answering
+from headwater.engine.query.queries import Wanted
 from headwater.engine.results import Result
+from headwater.engine.serve.remote import Answering
 from headwater.errors import InputError
 from headwater.source.options import seconds
 from headwater.sql.parse import parse

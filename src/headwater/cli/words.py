@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from headwater.engine.progress import percent
 from headwater.engine.results import ConnectionStatus, JobStatus, TableStatus
+from headwater.engine.status.progress import percent
 from headwater.errors import Retry
 
 RETRIES = {

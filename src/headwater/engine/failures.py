@@ -16,7 +16,7 @@ from typing import TypeVar
 
 import sqlalchemy as sa
 
-from headwater.engine.counters import Counters
+from headwater.engine.status.counters import Counters
 from headwater.errors import FencedError, HeadwaterError, MachineError, Retry, base_damaged
 
 FIRST_S = 0.5

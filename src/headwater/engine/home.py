@@ -13,7 +13,7 @@ from typing import IO
 
 from headwater import config
 from headwater.engine.live import Live
-from headwater.engine.wire import SOCKET
+from headwater.engine.serve.wire import SOCKET
 from headwater.errors import MachineError
 from headwater.meta.store import Meta
 from headwater.storage import LOCK, META, Storage, private_file, usable_home

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from headwater.engine.home import Home
-from headwater.engine.metrics import collect
+from headwater.engine.status.metrics import collect
 from headwater.errors import MachineError
 from headwater.observe.exposition import CONTENT_TYPE, text
 

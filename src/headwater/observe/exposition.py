@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from headwater.engine.metrics import Family, Metric, Sample
+from headwater.engine.status.metrics import Family, Metric, Sample
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _HELP = str.maketrans({"\\": "\\\\", "\n": "\\n"})

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from headwater.engine.home import Home
-from headwater.engine.upstreams import upstream_of
 from headwater.errors import DefinitionError
 from headwater.meta import relations
 from headwater.model import Control, TableState
+from headwater.source.connected import upstream_of
 from headwater.sql import define
 from headwater.sql.define import Outcome
 from headwater.sql.parse import parse

@@ -10,10 +10,10 @@ from sqlalchemy.engine import Connection
 from headwater.backfill.filter import read_filter
 from headwater.decode.values import can_hold, lake_type, normalise_type, resolve_type
 from headwater.engine.home import Home
-from headwater.engine.upstreams import upstream_of
 from headwater.errors import DefinitionError, HeadwaterError, unknown_name
 from headwater.meta import connections, relations
 from headwater.model import Column, RelationInfo
+from headwater.source.connected import upstream_of
 from headwater.source.kinds import kind
 from headwater.source.upstream import FoundColumn, FoundTable, Upstream
 from headwater.sql.same import same

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from headwater.engine.home import Home
-from headwater.engine.queries import AS_IT_IS, Running, Wanted
-from headwater.engine.read import Reader
+from headwater.engine.query.queries import AS_IT_IS, Running, Wanted
+from headwater.engine.query.read import Reader
 from headwater.engine.results import Result
 from headwater.errors import DefinitionError
 from headwater.meta import relations

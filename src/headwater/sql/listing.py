@@ -12,11 +12,11 @@ from sqlalchemy.engine import Connection
 
 from headwater.config import Secret
 from headwater.engine.home import Home
-from headwater.engine.metrics import Family, collect
-from headwater.engine.progress import about, percent
-from headwater.engine.queries import Running
+from headwater.engine.query.queries import Running
 from headwater.engine.results import Result, Status
-from headwater.engine.status import status_of
+from headwater.engine.status.metrics import Family, collect
+from headwater.engine.status.progress import about, percent
+from headwater.engine.status.status import status_of
 from headwater.errors import SqlError, unknown_name
 from headwater.meta import connections, epochs, progress, relations, spans, tables
 from headwater.model import RelationInfo

@@ -1,0 +1,288 @@
+"""The capture: the one process that reads an upstream's log and writes segments.
+
+    python -m headwater.capture.process --home DIR --connection ID [--force] [--until POSITION|TIME]
+
+It says `published INDEX POSITION` on stdout after each publication (and `reached` at the end that was asked for), and
+`alive` every few seconds. It ends when stdin closes or on SIGTERM, and keeps the connection's state in meta. What it
+received and did not publish comes again after the next start.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import ctypes
+import logging
+import os
+import select
+import signal
+import socket
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pyarrow as pa
+import sqlalchemy as sa
+
+from headwater import config, crash
+from headwater.capture.liveness import OPEN_S, Liveness
+from headwater.capture.receive import Heartbeat, Receiver
+from headwater.capture.until import Until
+from headwater.changelog import segment
+from headwater.changelog.writer import SegmentWriter, WriterThread, machine_error
+from headwater.errors import DataError, FencedError, HeadwaterError, MachineError, Retry
+from headwater.meta import connections, lease, merged, segments
+from headwater.meta.lease import Lease
+from headwater.meta.store import Meta
+from headwater.model import ConnectionInfo, ConnectionState
+from headwater.source.base import Log
+from headwater.source.connected import source_of
+from headwater.storage import Storage
+
+BACKOFF_FIRST_S = 0.5
+BACKOFF_LAST_S = 30.0
+M_ARENA_MAX, M_MMAP_THRESHOLD = -8, -3  # malloc.h
+
+log = logging.getLogger("headwater.capture")
+
+
+class Capture:
+    """One connection's capture, from lease to lease."""
+
+    def __init__(self, meta: Meta, storage: Storage, connection_id: int, until: Until | None = None) -> None:
+        self._meta = meta
+        self._storage = storage
+        self._until = until
+        self._reached = False
+        self._id = connection_id
+        self._held: Lease | None = None
+        self._stopping = threading.Event()
+        self._flow: Log | None = None
+        self._liveness = Liveness(_say)
+
+    def stop(self) -> None:
+        """Ends the capture soon; may be called from any thread."""
+        self._stopping.set()
+        if self._flow is not None:
+            self._flow.wake()
+
+    def run(self, *, force: bool = False) -> int:
+        """Captures until stopped; returns the exit status."""
+        self._liveness.start()
+        try:
+            self._take_lease(force)
+            self._repeat()
+            with self._meta.write() as c:
+                lease.release(c, self._lease)
+            return 0
+        except FencedError as e:
+            log.error("%s: %s", e.code, e.message)  # not our connection any more, so not ours to mark
+            return e.exit_status
+        except HeadwaterError as e:
+            self._say_state(ConnectionState.FAILED, e)
+            return e.exit_status
+        except Exception as e:
+            log.exception("unexpected")
+            what = f"the capture failed unexpectedly: {type(e).__name__}"
+            hint = f"See logs/capture-{self._id}.log in the home; it is started again by itself."
+            self._say_state(ConnectionState.FAILED, DataError("job.failed", what, hint))
+            return DataError.exit_status
+        finally:
+            self._liveness.stop()
+
+    @property
+    def _lease(self) -> Lease:
+        assert self._held is not None
+        return self._held
+
+    def _take_lease(self, force: bool) -> None:
+        owner = f"{socket.gethostname()}:{os.getpid()}"
+        with self._meta.write() as c:
+            self._held = lease.take(c, f"capture:{self._id}", owner, force=force)
+        if self._held is None:
+            raise FencedError("job.fenced", f"connection {self._id} is being captured by another process")
+
+    def _repeat(self) -> None:
+        """Flows again and again; a broken connection or a busy slot is waited for."""
+        wait_s = BACKOFF_FIRST_S
+        while not self._stopping.is_set():
+            self._liveness.promise(OPEN_S)
+            if self._reached:
+                _say("reached")
+                self._stopping.wait(0.5)
+                continue
+            began = time.monotonic()
+            try:
+                self._flow_once()
+            except (HeadwaterError, OSError, sa.exc.OperationalError) as e:
+                error = e if isinstance(e, HeadwaterError) else machine_error(e)
+                if not _waiting_helps(error):
+                    raise
+                self._say_state(ConnectionState.RETRYING, error)
+                if time.monotonic() - began > BACKOFF_LAST_S:
+                    wait_s = BACKOFF_FIRST_S
+                self._stopping.wait(wait_s)
+                wait_s = min(wait_s * 2, BACKOFF_LAST_S)
+
+    def _flow_once(self) -> None:
+        """One connection to the upstream, from open to end."""
+        connection = self._cut_back()
+        source = source_of(self._meta, self._id)
+        flow = source.open_log(connection.resume_position, connection.identity)
+        self._flow = flow
+        try:
+            with self._meta.write() as c:
+                lease.check(c, self._lease)
+                connections.set_identity(c, self._id, flow.standing.identity)
+                connections.set_server_life(c, self._id, _next_life(connections.server_life(c, self._id), flow))
+                connections.set_state(c, self._id, ConnectionState.RUNNING)
+            flow.begin(connection.resume_position)
+            log.info("reading %s after %s", connection.name, connection.resume_position)
+            crash.here("capture.connected")
+            self._receive(connection, flow)
+        finally:
+            self._flow = None
+            flow.close()
+
+    def _cut_back(self) -> ConnectionInfo:
+        """Forgets a half-captured transaction and removes files that no meta row names."""
+        with self._meta.write() as c:
+            dead = segments.cut_back(c, self._lease)
+            connection = connections.get(c, self._id)
+            live = merged.paths(c, self._id)
+        crash.here("capture.cut_back")
+        orphans = [
+            path
+            for path in self._storage.list(segment.folder(self._id))
+            # a newer owner's file, written and not yet published, is not ours to remove
+            if path not in live and (fence := segment.fence_of(path)) is not None and fence < self._lease.fence
+        ]
+        for path in {*dead, *orphans}:
+            self._storage.remove(path)
+        return connection
+
+    def _receive(self, connection: ConnectionInfo, flow: Log) -> None:
+        writer = SegmentWriter(
+            self._meta,
+            self._storage,
+            self._lease,
+            connection,
+            flow.framing,
+            at=crash.here,
+        )
+        heartbeat = Heartbeat(flow, float(connection.options.get("heartbeat.interval", config.HEARTBEAT_INTERVAL_S)))
+
+        known = flow.standing
+
+        def told() -> None:
+            nonlocal known
+            flow.wake()
+            if flow.standing is not known:
+                known = flow.standing
+                with self._meta.write() as c:
+                    lease.check(c, self._lease)
+                    connections.set_identity(c, self._id, known.identity)
+            if not _say(f"published {writer.committed_index} {writer.position}"):
+                self.stop()
+
+        thread = WriterThread(writer, told, self._trouble)
+        try:
+            receiver = Receiver(flow, thread, heartbeat, self._stopping, self._until, self._liveness.promise)
+            receiver.run()
+        finally:
+            heartbeat.stop()
+            thread.stop()
+        thread.check()
+        self._reached = receiver.reached
+        flow.acknowledge(thread.position)
+
+    def _trouble(self, error: HeadwaterError | None) -> None:
+        if error is None:
+            self._say_state(ConnectionState.RUNNING)
+        else:
+            self._say_state(ConnectionState.RETRYING, error)
+
+    def _say_state(self, state: ConnectionState, error: HeadwaterError | None = None) -> None:
+        """Writes the connection's state to meta, if the connection is still ours and meta can be written."""
+        log.log(
+            logging.INFO if error is None else logging.WARNING,
+            "%s%s",
+            state,
+            "" if error is None else f": {error.code}: {error.message}",
+        )
+        try:
+            with self._meta.write() as c:
+                if self._held is not None:
+                    lease.check(c, self._held)
+                connections.set_state(c, self._id, state, error)
+        except (FencedError, HeadwaterError, sa.exc.OperationalError) as e:
+            log.warning("the state could not be stored: %s", e)
+        _say(f"state {state}")
+
+
+def _waiting_helps(error: HeadwaterError) -> bool:
+    """The upstream, its walsenders or this machine's disk may come back without anybody touching the connection."""
+    return error.retry is Retry.AUTO or isinstance(error, MachineError) or error.code == "source.no_free_walsender"
+
+
+def _next_life(last: str, flow: Log) -> str:
+    """A name for this life of the upstream as we see it: a broken connection begins another one, too."""
+    tail = last.rsplit("/", 1)[-1]
+    return f"{flow.standing.life}/{int(tail) + 1 if tail.isdigit() else 1}"
+
+
+def _say(line: str) -> bool:
+    """Tells the server; a reader that does not read never holds us up. False when there is no reader any more."""
+    try:
+        if select.select([], [sys.stdout], [], 0)[1]:
+            os.write(sys.stdout.fileno(), f"{line}\n".encode())
+        return True
+    except (BrokenPipeError, ValueError):
+        return False
+
+
+def _watch_stdin(capture: Capture) -> None:
+    with contextlib.suppress(OSError):
+        while os.read(0, 4096):
+            continue
+    capture.stop()
+
+
+def _stay_small() -> None:
+    """Gives buffers back to the system as soon as they are free; by default malloc keeps some 50 MB of them."""
+    pa.set_memory_pool(pa.system_memory_pool())
+    with contextlib.suppress(OSError, AttributeError):  # only glibc has it, and only glibc needs it
+        libc = ctypes.CDLL(None)
+        libc.mallopt(M_ARENA_MAX, 2)
+        libc.mallopt(M_MMAP_THRESHOLD, 1 << 20)
+
+
+def main() -> int:
+    """The process: see the module's text."""
+    parser = argparse.ArgumentParser(prog="headwater.capture.process")
+    parser.add_argument("--home", required=True)
+    parser.add_argument("--connection", required=True, type=int)
+    parser.add_argument("--force", action="store_true", help="take the lease: the caller owns the home's lock")
+    parser.add_argument("--until", help="the position or the time after which nothing is captured")
+    arguments = parser.parse_args()
+    logging.basicConfig(
+        stream=sys.stderr, level=logging.INFO, format="%(asctime)s capture %(levelname)s %(message)s".lower()
+    )
+    try:
+        until = Until.parse(arguments.until) if arguments.until else None
+        home = Path(arguments.home).absolute()
+        capture = Capture(Meta(config.meta_url_from(home)), Storage(home), arguments.connection, until)
+    except HeadwaterError as e:
+        log.error("%s: %s", e.code, e.message)
+        return e.exit_status
+    _stay_small()
+    # in a thread: the handler may have interrupted the main thread while it holds the event's lock
+    signal.signal(signal.SIGTERM, lambda *_: threading.Thread(target=capture.stop, daemon=True).start())
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the server decides when we end
+    threading.Thread(target=_watch_stdin, args=(capture,), name="stdin", daemon=True).start()
+    return capture.run(force=arguments.force)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,165 @@
+"""The capture's loop: from the flow to the writer, with what the upstream is told on the way."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+
+from headwater import config
+from headwater.capture.until import Until
+from headwater.changelog.writer import WriterThread
+from headwater.errors import HeadwaterError
+from headwater.source.base import Inbox, Log
+
+LOOK_BYTES = 64 << 10  # below this it costs nothing to look for the end of a transaction again
+STILL_WAITING_S = 1.0  # while the disk is full the upstream hears from us this often
+
+log = logging.getLogger("headwater.capture")
+
+
+class Heartbeat:
+    """Makes the upstream's log move every `interval_s` seconds (0: never), in a thread of its own."""
+
+    def __init__(self, flow: Log, interval_s: float) -> None:
+        self._flow = flow
+        self._interval_s = interval_s
+        self._done = threading.Event()
+        self._failure: HeadwaterError | None = None
+        if interval_s > 0:
+            threading.Thread(target=self._run, name="heartbeat", daemon=True).start()
+
+    def check(self) -> None:
+        """Raises what the upstream refused."""
+        if self._failure is not None:
+            raise self._failure
+
+    def stop(self) -> None:
+        self._done.set()
+
+    def _run(self) -> None:
+        while not self._done.wait(self._interval_s):
+            try:
+                self._flow.beat()
+            except HeadwaterError as e:
+                log.warning("heartbeat: %s: %s", e.code, e.message)
+                if e.code == "source.publication_missing":
+                    self._failure = e
+                    self._flow.wake()
+                    return
+
+
+class Receiver:
+    """Moves messages from the flow to the writer: when to cut, when to acknowledge, when to ask."""
+
+    def __init__(
+        self,
+        flow: Log,
+        thread: WriterThread,
+        heartbeat: Heartbeat,
+        stopping: threading.Event,
+        until: Until | None = None,
+        promise: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.reached = False  # what `until` names
+        self._until = until
+        self._end = flow.framing.number(until.position) if until is not None and until.position else 0
+        self._flow = flow
+        self._thread = thread
+        self._heartbeat = heartbeat
+        self._stopping = stopping
+        self._promise = promise  # called again and again: we are not hanging
+        self._inbox = Inbox()
+        self._open = False  # the inbox begins inside a transaction
+        self._acknowledged = ""
+        self._asked_at = self._flushed_at = self._looked_at = 0.0
+
+    def run(self) -> None:
+        """Receives until stopped, or until the end that was asked for is reached."""
+        every = config.FLUSH_INTERVAL_S
+        while not self._stopping.is_set() and not self.reached:
+            self._promise()
+            self._flow.receive(self._inbox, self._wake_at(), config.FLUSH_BYTES)
+            self._thread.check()
+            self._heartbeat.check()
+            now = time.monotonic()
+            if self._due(now):
+                self._looked_at = now
+                if self._flush():
+                    self._flushed_at = now
+            ask = now - self._asked_at >= every
+            if ask:
+                self._find_moment()
+            if ask or self._thread.position != self._acknowledged:
+                self._acknowledge(ask=ask)
+                self._asked_at = now if ask else self._asked_at
+
+    def _wake_at(self) -> float:
+        """When there is something to do though nothing came."""
+        every = config.FLUSH_INTERVAL_S
+        at = self._asked_at + every
+        if self._inbox.count and self._thread.idle:
+            at = min(at, max(self._flushed_at, self._looked_at) + every)
+        return at
+
+    def _due(self, now: float) -> bool:
+        """A full inbox at once; else a quarter of a second after the last time, so a lone change passes at once."""
+        if self._inbox.size >= config.FLUSH_BYTES:
+            return True
+        every = config.FLUSH_INTERVAL_S
+        if not self._inbox.count or not self._thread.idle or now - self._flushed_at < every:
+            return False
+        return self._inbox.size < LOOK_BYTES or now - self._looked_at >= every
+
+    def _flush(self) -> bool:
+        """Hands over what may be cut off; False if that is nothing yet."""
+        self._stop_at_end()
+        data, lengths = self._inbox.arrays()
+        cut = self._flow.framing.boundary(data, lengths, self._open)
+        del data, lengths
+        messages, size = cut.whole, cut.whole_bytes
+        if not messages:
+            if self._inbox.size < config.FLUSH_BYTES or not cut.piece:
+                return False  # the end of the transaction is still to come
+            messages, size = cut.piece, cut.piece_bytes
+        self._wait_for_writer()
+        if self._stopping.is_set():
+            return False
+        if not cut.commits and cut.whole and cut.position <= self._flow.framing.number(self._thread.position):
+            self._inbox = self._inbox.without(messages, size)  # keepalives that say nothing new
+            return False
+        self._open = not cut.whole
+        self._inbox = self._thread.hand_over(self._inbox, messages, size)
+        return True
+
+    def _stop_at_end(self) -> None:
+        """Drops what lies beyond the end that was asked for; what lies before it are whole transactions."""
+        if self._until is None:
+            return
+        data, lengths = self._inbox.arrays()
+        kept = self._flow.framing.end(data, lengths, self._open, self._end, self._until.time_us or 0)
+        del data, lengths
+        if kept >= 0:
+            self._inbox = self._inbox.first(kept)
+            self.reached = True
+
+    def _find_moment(self) -> None:
+        """Once the moment has passed upstream, where the log stands bounds everything that committed by then."""
+        if self._until is None or self._until.time_us is None or self._end:
+            return
+        position, clock = self._flow.now()
+        if clock > self._until.time_us:
+            self._end = self._flow.framing.number(position)
+
+    def _wait_for_writer(self) -> None:
+        """Waits until the last batch is published; meanwhile the upstream must not take us for dead."""
+        while not self._thread.wait_idle(STILL_WAITING_S) and not self._stopping.is_set():
+            self._promise()
+            self._acknowledge()
+        self._thread.check()
+
+    def _acknowledge(self, *, ask: bool = False) -> None:
+        position = self._thread.position
+        self._flow.acknowledge(position, ask=ask)
+        self._acknowledged = position

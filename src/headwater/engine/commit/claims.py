@@ -1,0 +1,85 @@
+"""What of a changelog its tables still need; and when a table that has failed loses its claim to it.
+
+A table that runs needs every change after its base, for as long as that takes. One that has failed is folded up to
+where it stopped (engine/commit/folds.py) and then needs nothing. Where that cannot be done it keeps its claim for
+`retention.hours`, and only while the changelog is not larger than `changelog.max_bytes`: one failed table must not fill
+the disk of all.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import dataclass
+
+from sqlalchemy.engine import Connection
+
+from headwater.config import RETENTION_S
+from headwater.errors import DataError
+from headwater.meta import epochs, relations, segments
+from headwater.model import ConnectionInfo, RelationInfo, TableState
+
+GRACE_S = 300.0  # by then a table that can be folded to where it stopped has been
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What of one connection's changelog is kept: everything after `needed`, and the rest for `keep_s`.
+
+    What lies at or below `over` goes sooner: the changelog is larger than it may be.
+    """
+
+    needed: int
+    keep_s: float
+    over: int
+
+
+def enforce(c: Connection, connection: ConnectionInfo, oldest_epoch: int, now: float | None = None) -> Kept:
+    """Revokes the claims of tables that failed too long ago, and says what the others need."""
+    now = time.time() if now is None else now
+    keep_s = float(connection.options.get("retention.hours", RETENTION_S / 3600)) * 3600
+    most = int(connection.options.get("changelog.max_bytes", 0))
+    over = segments.index_over(c, connection.id, most) if most else 0
+    needed = connection.committed_index
+    for relation in relations.all(c, connection.id):
+        index = claim(c, relation, connection.committed_index, oldest_epoch)
+        whole = relation.stopped_at is not None  # then only older epochs need anything, and they go by themselves
+        if index < connection.committed_index and relation.state is TableState.FAILED and not whole:
+            failed_s = now - (relation.failed_at or now)
+            expired = failed_s > max(keep_s, GRACE_S)
+            if expired or (index < over and failed_s > GRACE_S):
+                _revoke(c, relation, f"{keep_s / 3600:g} h" if expired else f"changelog.max_bytes = {most}")
+                continue
+        needed = min(needed, index)
+    return Kept(needed, keep_s, over)
+
+
+def claim(c: Connection, relation: RelationInfo, committed_index: int, oldest_epoch: int) -> int:
+    """The index after which the relation, read at any epoch that is kept, needs the changelog."""
+    if relation.history_missing:
+        return committed_index
+    layouts = epochs.needed_layouts(c, relation.id, oldest_epoch)
+    if relation.stopped_at is not None:  # its newest layout is whole; older epochs may read older ones
+        return min([committed_index, *(x.log_index for x in layouts if x.spans and x.log_index < relation.stopped_at)])
+    complete = bool(layouts) and all(x.complete for x in layouts)
+    needed = min([committed_index, *(x.log_index for x in layouts if x.spans)])
+    whole = complete and relation.state in (TableState.LIVE, TableState.FAILED)
+    return needed if whole else min(needed, relation.begin_index)
+
+
+def history_missing(relation: RelationInfo, limit: str = "") -> DataError:
+    """The error of a table that has failed and cannot go on, with why it had failed."""
+    why = (relation.error or {}).get("message", "")
+    past = f" past the limit of {limit}" if limit else ""
+    return DataError(
+        "data.history_missing",
+        f"its changes are not kept{past} since it has stopped: {why}",
+        f"RESYNC TABLE {relation.name.removeprefix(relations.BESIDE)} reads it anew.",
+    )
+
+
+def _revoke(c: Connection, relation: RelationInfo, limit: str) -> None:
+    log.error("table lost its claim to the changelog name=%s limit=%s", relation.name, limit)
+    relations.set_state(c, relation.id, TableState.FAILED, history_missing(relation, limit))

@@ -1,0 +1,316 @@
+"""Brings tables from `defined` to `live`: Begin, plan, scans. Each step is in meta before the next one begins."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
+
+from pyspark.sql import SparkSession
+from sqlalchemy.engine import Connection
+
+from headwater import crash
+from headwater.backfill.pace import Pace
+from headwater.changelog.reader import index_at, read_transactions
+from headwater.config import SMALL_ROWS
+from headwater.engine.commit.claims import history_missing
+from headwater.engine.failures import Who, described, passes
+from headwater.engine.fill.planner import leave_rest, plan_relation
+from headwater.engine.fill.scanner import remove_files, scan
+from headwater.engine.guard import Guard
+from headwater.engine.home import Home
+from headwater.engine.spark import jobs
+from headwater.errors import DataError, FencedError
+from headwater.meta import connections, lease, relations, segments, spans
+from headwater.meta.lease import Lease
+from headwater.model import ConnectionState, Control, RelationInfo, SpanInfo, SpanState, TableState
+from headwater.relation import base
+from headwater.source.connected import passed, upstream_of
+from headwater.source.kinds import kind
+
+log = logging.getLogger(__name__)
+
+BACKFILL = "backfill"  # whose failures they are
+PLANNERS = 4  # they wait for the upstream and for Spark most of the time
+
+
+@dataclass(slots=True)
+class _Work:
+    """What this process knows of one relation; everything that must survive is in meta."""
+
+    ticket: str | None = None
+    waiting_for: str = ""
+    planning: Future[bool] | Future[None] | None = None
+    planned: bool = False  # as of the last look
+    small: bool = False  # its next scan needs no Spark task
+    scans: dict[int, Future[int]] = field(default_factory=dict)  # span → rows that it was allowed and did not read
+    lost: set[int] = field(default_factory=set)  # spans whose scan failed; meta may still take them for being read
+    pace: Pace = field(default_factory=Pace)
+
+
+class Backfill:
+    """The coordinator. `tick()` is called again and again by one thread; work goes on in a pool."""
+
+    def __init__(
+        self, home: Home, held: Lease, session: Callable[[], SparkSession], on_scanned: Callable[[], None]
+    ) -> None:
+        self._home = home
+        self._held = held
+        self._session = session
+        self._on_scanned = on_scanned
+        self._guard = Guard(home, held)
+        self._work: dict[int, _Work] = {}
+        self._slots = max(1, jobs.share() // 2)  # scans never take more, so that reads always find a free slot
+        self._pool = ThreadPoolExecutor(self._slots, thread_name_prefix="scan")
+        self._planners = ThreadPoolExecutor(PLANNERS, thread_name_prefix="plan")
+        self._stopping = threading.Event()
+
+    def recover(self) -> None:
+        """Scans that a crash interrupted are to be done again; failed tables get another chance."""
+        unread: list[tuple[RelationInfo, list[int]]] = []
+        with self._home.meta.write() as c:
+            lease.check(c, self._held)
+            for relation in relations.all(c):
+                found = spans.all(c, relation.id)
+                for s in found:
+                    if s.state is SpanState.SCANNING:
+                        spans.back_to_pending(c, s.id)
+                unread.append((relation, [s.id for s in found if s.state in (SpanState.PENDING, SpanState.SCANNING)]))
+                if relation.state is TableState.FAILED and self._may_go_on(c, relation):
+                    complete = relations.planned(c, relation.id) and all(s.cover_index is not None for s in found)
+                    again = TableState.LIVE if complete else TableState.FILLING if found else TableState.DEFINED
+                    relations.set_state(c, relation.id, again)
+                    relations.open_if_complete(c, relation.block)
+        for relation, ids in unread:
+            if ids:
+                remove_files(self._home, relation, ids)
+
+    def _may_go_on(self, c: Connection, relation: RelationInfo) -> bool:
+        """Whether another try can help a failed table; one whose changes are gone meanwhile says so."""
+        if relation.history_missing or (relation.error or {}).get("code") == "data.rewritten":
+            return False
+        at = relation.stopped_at
+        if at is None or segments.first_kept(c, relation.connection_id) <= at + 1:
+            return True
+        relations.set_state(c, relation.id, TableState.FAILED, history_missing(relation))
+        relations.set_stopped(c, relation.id, at)
+        return False
+
+    def tick(self) -> None:
+        """One look at every table that is not live yet."""
+        with self._home.meta.read() as c:
+            found = [
+                r for r in relations.all(c) if r.state in (TableState.DEFINED, TableState.WAITING, TableState.FILLING)
+            ]
+            running = {x.id for x in connections.all(c) if x.state is ConnectionState.RUNNING}
+        for gone in self._work.keys() - {r.id for r in found}:  # live, failed or dropped: nobody asks for its results
+            if all(f.done() for f in self._work[gone].scans.values()):
+                del self._work[gone]
+        for relation in found:
+            work = self._work.setdefault(relation.id, _Work())
+            who = Who(BACKFILL, table=relation.id)
+            if relation.connection_id not in running or self._home.live.failures.resting(who):
+                continue
+            try:
+                self._step(relation, work)
+            except FencedError:
+                raise
+            except Exception as e:
+                self._failed(relation, work, e)
+
+    def waiting_for(self, relation_id: int) -> str:
+        """What a table waits for, in words."""
+        work = self._work.get(relation_id)
+        return work.waiting_for if work else ""
+
+    def stop(self) -> None:
+        """Ends after the scans in flight; what they read is kept."""
+        self._stopping.set()
+        self._pool.shutdown(wait=True, cancel_futures=True)
+        self._planners.shutdown(wait=True, cancel_futures=True)
+
+    def _step(self, relation: RelationInfo, work: _Work) -> None:
+        if relation.state is TableState.FILLING:
+            self._fill(relation, work)
+        elif work.ticket is None:
+            self._begin(relation, work)
+        else:
+            self._wait(relation, work)
+
+    def _begin(self, relation: RelationInfo, work: _Work) -> None:
+        """Checks the table again (it may have changed since it was defined), publishes it, takes a ticket."""
+        upstream = upstream_of(self._home.meta, relation.connection_id)
+        schema, table = relation.upstream_schema, relation.upstream_table
+        found = upstream.find_table(schema, table, [c.name for c in relation.columns], relation.key)
+        if found.id != relation.upstream_id:
+            raise DataError(
+                "data.rewritten",
+                f"{schema}.{table} was dropped and created again since {relation.name} was defined",
+                f"RESYNC TABLE {relation.name};",
+            )
+        with self._home.meta.write() as c:
+            lease.check(c, self._held)
+            # Before the ticket: what was captured by now is of transactions that will have ended when scans begin.
+            relations.set_begin(c, relation.id, connections.get(c, relation.connection_id).committed_index)
+        work.ticket = upstream.publish(schema, table)
+        crash.here("publication.altered")
+        with self._home.meta.write() as c:
+            lease.check(c, self._held)
+            now = relations.get_or_none(c, relation.id)
+            if now is not None and now.state is TableState.DEFINED:  # else it has been stopped meanwhile, and stays so
+                relations.set_state(c, relation.id, TableState.WAITING)
+
+    def _wait(self, relation: RelationInfo, work: _Work) -> None:
+        assert work.ticket is not None
+        if work.planning is not None:
+            self._collect(relation, work)
+            return
+        upstream = upstream_of(self._home.meta, relation.connection_id)
+        older = upstream.older(work.ticket)
+        work.waiting_for = older[0] if older else ""
+        if not older and not self._reached(relation, upstream.begun(work.ticket)):
+            work.waiting_for = "the changelog to reach the table's beginning"
+        elif not older:  # in the pool: a hundred new tables must not hold up the scans of the others
+            work.planning = self._planners.submit(self._make_base, relation)
+
+    def _reached(self, relation: RelationInfo, begun: str) -> bool:
+        """Whether the changelog has passed the place where the table begins; what lies before it concerns no scan."""
+        if not begun:
+            return True
+        with self._home.meta.read() as c:
+            connection = connections.get(c, relation.connection_id)
+            if not passed(connection.type, connection.position, begun):
+                return False
+            now = relations.get_or_none(c, relation.id)
+            since = now.begin_index if now is not None else connection.committed_index
+            around = segments.in_range(c, connection.id, since, connection.committed_index)
+        found = read_transactions(self._home.storage, [s.path for s in around])
+        index = index_at(found, kind(connection.type).number(begun), since)
+        with self._home.meta.write() as c:
+            lease.check(c, self._held)
+            relations.set_begin(c, relation.id, index)
+        return True
+
+    def _make_base(self, relation: RelationInfo) -> None:
+        """Creates the empty base; from then on the table is being filled."""
+        upstream = upstream_of(self._home.meta, relation.connection_id)
+        look = upstream.look([relation.upstream_id])[relation.upstream_id]
+        version = base.create(self._home.storage, relation)
+        with self._home.meta.write() as c:
+            lease.check(c, self._held)
+            now = relations.get_or_none(c, relation.id)
+            if now is None or now.state is not TableState.WAITING:
+                return  # dropped or stopped meanwhile
+            relations.set_base_version(c, relation.id, version)
+            relations.set_fingerprint(c, relation.id, look.stored())
+            relations.set_state(c, relation.id, TableState.FILLING)
+        self._on_scanned()
+
+    def _fill(self, relation: RelationInfo, work: _Work) -> None:
+        """Collects what has ended, plans, begins scans: as much as the user's settings of this moment allow."""
+        self._collect(relation, work)
+        self._put_back(relation, work)
+        work.waiting_for = ""
+        if relation.control is Control.PAUSED:
+            work.waiting_for = f"RESUME BACKFILL {relation.name}"
+            return
+        if self._busy() >= self._slots and (work.planned or work.planning is not None):
+            return  # nothing could begin: with hundreds of tables, looking at each would take longer than a scan
+        with self._home.meta.read() as c:
+            planned = work.planned = relations.planned(c, relation.id)
+            pending = spans.pending(c, relation.id, self._slots + len(work.scans))
+        if not relation.whole and not (planned and all(s.again for s in pending)):
+            self._leave_rest(relation, work)
+            return
+        if not planned and work.planning is None:
+            stop = partial(self._plans_no_more, relation)
+            work.planning = self._planners.submit(
+                plan_relation, self._home, self._held, relation, self._on_scanned, stop
+            )
+        for s in pending:
+            if s.id not in work.scans and not self._begin_scan(relation, work, s):
+                return
+
+    def _collect(self, relation: RelationInfo, work: _Work) -> None:
+        if work.planning is not None and work.planning.done():
+            done, work.planning = work.planning, None
+            work.small = bool(done.result())  # only a plan knows it
+            self._home.live.failures.worked(Who(BACKFILL, table=relation.id))
+        for id in [id for id, f in work.scans.items() if f.done()]:
+            work.lost.add(id)
+            work.pace.give_back(rate_limit(relation), work.scans.pop(id).result())
+            work.lost.discard(id)
+            self._home.live.failures.worked(Who(BACKFILL, table=relation.id))
+
+    def _put_back(self, relation: RelationInfo, work: _Work) -> None:
+        """Spans whose scan failed together with meta, so that meta did not hear of it, are to be read again."""
+        if not work.lost:
+            return
+        with self._home.meta.write() as c:
+            lease.check(c, self._held)
+            found = [s.id for s in spans.all(c, relation.id) if s.id in work.lost and s.state is SpanState.SCANNING]
+            for id in found:
+                spans.back_to_pending(c, id)
+        if found:
+            remove_files(self._home, relation, found)
+        work.lost.clear()
+
+    def _begin_scan(self, relation: RelationInfo, work: _Work, s: SpanInfo) -> bool:
+        """Begins a scan if the table's parallelism, its rate and a free slot allow it."""
+        allowed = int(relation.options.get("backfill.parallelism", self._slots))
+        if len(work.scans) >= allowed or self._busy() >= self._slots:
+            return False
+        limit = rate_limit(relation)
+        rows = work.pace.take(limit, time.monotonic())
+        if rows is None:
+            work.waiting_for = f"backfill.rate_limit = {limit}" if not work.scans else ""
+            return False
+        here, work.small = work.small and not s.again, False  # once: what is left after it was not so small
+        work.scans[s.id] = self._pool.submit(self._scan, relation, s, rows, here)
+        return True
+
+    def _busy(self) -> int:
+        return sum(not f.done() for w in self._work.values() for f in w.scans.values())
+
+    def _scan(self, relation: RelationInfo, s: SpanInfo, rows: int, here: bool) -> int:
+        """Scans, `here` or in a Spark task; gives how many of the allowed rows (0: any number) it did not read."""
+        if self._stopping.is_set():
+            return rows
+        session = None if here else self._session()
+        most = min(rows or SMALL_ROWS, SMALL_ROWS) if here else rows
+        read = scan(self._home, self._held, session, relation, s, most)
+        self._on_scanned()
+        return max(0, rows - read)
+
+    def _leave_rest(self, relation: RelationInfo, work: _Work) -> None:
+        """No history (any more): once nothing reads or plans, what is left counts as read, and empty."""
+        if work.planning is not None or work.scans:
+            return
+        work.planning = self._planners.submit(leave_rest, self._home, self._held, relation, self._on_scanned)
+
+    def _plans_no_more(self, relation: RelationInfo) -> bool:
+        """Planning ends early: the server stops, or the user has said something else; it goes on from there."""
+        if self._stopping.is_set():
+            return True
+        with self._home.meta.read() as c:
+            now = relations.get_or_none(c, relation.id)
+        return now is None or (now.control, now.options) != (relation.control, relation.options)
+
+    def _failed(self, relation: RelationInfo, work: _Work, cause: Exception) -> None:
+        """Tries again by itself where that can help; else the table stops, and only it."""
+        error = described(cause)
+        if passes(error):
+            work.waiting_for = f"another try: {error.message}"
+            self._home.live.failures.failed(Who(BACKFILL, table=relation.id), cause)
+            return
+        self._guard.stop(relation.id, error)
+
+
+def rate_limit(relation: RelationInfo) -> int | None:
+    """Rows per second that all scans of the table may read; None = as many as they can."""
+    limit = relation.options.get("backfill.rate_limit")
+    return None if limit is None else int(limit)

@@ -1,0 +1,38 @@
+"""Keys that must be scanned again: a change moved a row here without its stored-aside columns, and nobody has them."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from headwater.backfill.span import locate, one_key
+from headwater.decode.literals import key_texts
+from headwater.engine.commit import epoch
+from headwater.engine.home import Home
+from headwater.meta import lease, relations, spans
+from headwater.meta.lease import Lease
+from headwater.model import RelationInfo, TableState
+
+
+def scan_again(home: Home, held: Lease, relation: RelationInfo, keys: pa.Table) -> bool:
+    """Takes the keys out of the covered spans (they are hidden until they are read) and publishes that.
+
+    Where keys cannot be ordered outside the database no span holds a key for certain: the whole table is hidden and
+    read again under one snapshot, in which every row is under exactly one key.
+    """
+    with home.meta.write() as c:
+        lease.check(c, held)
+        current = relations.get_or_none(c, relation.id)
+        if current is None or current.state is TableState.FAILED:
+            return False  # dropped or stopped meanwhile
+        if relation.ordered:
+            texts = list(zip(*(key_texts(keys[k]) for k in relation.key), strict=True))
+            for i, text in enumerate(texts):
+                covered = spans.readable(c, relation.id)
+                place = int(locate([s.span for s in covered], relation.key_columns, keys.slice(i, 1))[0])
+                if place >= 0:
+                    spans.punch(c, covered[place].id, one_key(text))
+        else:
+            spans.read_all_again(c, relation.id)
+        relations.set_state(c, relation.id, TableState.FILLING)
+        epoch.publish(c, [relation.id])
+    return True

@@ -1,0 +1,120 @@
+"""Plans a table's spans into meta, a few at a time, so that scanning begins while planning goes on."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable
+
+from headwater import crash
+from headwater.backfill.plan import Plan
+from headwater.backfill.plan import spans as spans_of
+from headwater.backfill.scan import scan_table
+from headwater.config import SMALL_BYTES, SPAN_BYTES, SPAN_ROWS
+from headwater.engine.commit import epoch
+from headwater.engine.fill.scanner import record, wanted_rows
+from headwater.engine.home import Home
+from headwater.meta import connections, lease, relations, spans
+from headwater.meta.lease import Lease
+from headwater.meta.spans import Planned
+from headwater.model import RelationInfo, Span, SpanState
+from headwater.source.connected import upstream_of
+from headwater.source.scan import Extent, KeyWalk
+
+FLUSH_S = 0.3  # spans are written down in small batches: the first scans begin at once
+
+
+def plan_relation(
+    home: Home, held: Lease, relation: RelationInfo, on_scanned: Callable[[], None], stopping: Callable[[], bool]
+) -> bool:
+    """Puts all spans of a relation into meta, continuing where an earlier plan ended; tells whether it is small."""
+    with home.meta.read() as c:
+        begun = spans.planned(c, relation.id)
+        identity = connections.get(c, relation.connection_id).identity
+        life = connections.server_life(c, relation.connection_id)
+    upstream = upstream_of(home.meta, relation.connection_id)
+    table = scan_table(relation, identity)
+    extent = upstream.reach.read_extent(table)
+    plan = _plan(relation, extent)
+    with home.meta.write() as c:
+        lease.check(c, held)
+        relations.set_rows_estimate(c, relation.id, extent.rows_estimate)
+    if begun is not None:  # the end was fixed when planning began
+        plan = dataclasses.replace(plan, last=begun.last, dense_from=None)
+    else:
+        begun = _fix_end(home, held, relation, plan, life)
+        crash.here("plan.half")
+        on_scanned()
+    with upstream.reach.walk(table) as walk:
+        _write_down(home, held, relation, plan, walk, begun, stopping)
+    return extent.bytes <= SMALL_BYTES and wanted_rows(relation) == SPAN_ROWS
+
+
+def leave_rest(home: Home, held: Lease, relation: RelationInfo, on_scanned: Callable[[], None]) -> None:
+    """Counts everything that was not scanned as scanned and empty, so that only changes from now on fill it.
+
+    Keys that are to be scanned again are not part of it: their rows are known to be in the table.
+    """
+    with home.meta.read() as c:
+        identity = connections.get(c, relation.connection_id).identity
+        life = connections.server_life(c, relation.connection_id)
+    upstream = upstream_of(home.meta, relation.connection_id)
+    extent = upstream.reach.read_extent(scan_table(relation, identity))
+    nothing = Plan.of(extent, ()).beyond_result
+    with home.meta.write() as c:
+        lease.check(c, held)
+        begun = spans.planned(c, relation.id)
+        if begun is None:
+            spans.add(c, relation.id, [Span(None, None)], spans.BEYOND)
+        elif not relations.planned(c, relation.id) and begun.last is not None and begun.after != begun.last:
+            spans.plan(c, relation.id, [Span(begun.after, begun.last)])
+        for s in spans.all(c, relation.id):
+            if s.state is SpanState.PENDING and not s.again:
+                record(c, relation, s, nothing, life)
+        relations.set_planned(c, relation.id, True)
+    on_scanned()
+
+
+def _plan(relation: RelationInfo, extent: Extent) -> Plan:
+    rows = wanted_rows(relation)
+    types = tuple(c.lake_type for c in relation.key_columns)
+    # a number of rows that the user chose is kept, however short the rows are
+    return Plan.of(extent, types, span_rows=rows, span_bytes=SPAN_BYTES if rows == SPAN_ROWS else 0)
+
+
+def _fix_end(home: Home, held: Lease, relation: RelationInfo, plan: Plan, life: str) -> Planned:
+    """Plans the span beyond the largest key first; it counts as scanned, and was empty."""
+    with home.meta.write() as c:
+        lease.check(c, held)
+        spans.add(c, relation.id, [plan.beyond], spans.BEYOND)
+        (beyond,) = spans.all(c, relation.id)
+        record(c, relation, beyond, plan.beyond_result, life)
+    return Planned(None, plan.last, 0)
+
+
+def _write_down(
+    home: Home,
+    held: Lease,
+    relation: RelationInfo,
+    plan: Plan,
+    walk: KeyWalk,
+    begun: Planned,
+    stopping: Callable[[], bool],
+) -> None:
+    batch: list[Span] = []
+    flushed_at = time.monotonic()
+    for span in spans_of(plan, walk.next_bound, begun.after, begun.spans):
+        batch.append(span)
+        if time.monotonic() - flushed_at > FLUSH_S:
+            with home.meta.write() as c:
+                lease.check(c, held)
+                spans.plan(c, relation.id, batch)
+            crash.here("plan.half")
+            batch, flushed_at = [], time.monotonic()
+            if stopping():
+                return
+    with home.meta.write() as c:
+        lease.check(c, held)
+        spans.plan(c, relation.id, batch)
+        relations.set_planned(c, relation.id, True)
+        epoch.publish(c, [relation.id])  # every span may be covered already: an empty table has but the one

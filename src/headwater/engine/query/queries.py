@@ -1,0 +1,193 @@
+"""The queries that run in this process: who asked for each and since when, and the way to end it.
+
+A query works in a thread of its own, so that whoever waits for it can be told of its end before Spark has stopped, and
+Ctrl-C never breaks a talk with the JVM in the middle.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextvars import copy_context
+from dataclasses import dataclass, field, fields
+from enum import StrEnum
+from typing import Any, Self, TypeVar
+
+from headwater.engine.query.caller import Caller, current
+from headwater.errors import DefinitionError, QueryError
+
+T = TypeVar("T")
+
+AGAIN_S = 0.1  # a cancelled query may be between two jobs: it is cancelled again until it has ended
+END_S = 10.0  # how long a cancelled query's caller waits for Spark to stop
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a caller wants of an answer: from whole tables only, within this time, and no older than this."""
+
+    require_complete: bool = False
+    timeout_s: float | None = None
+    max_age_s: float | None = None
+
+    @classmethod
+    def of(cls, asked: Mapping[str, Any]) -> Self:
+        """What a request says, among other things; what it leaves out is not wanted."""
+        return cls(**{f.name: asked[f.name] for f in fields(cls) if f.name in asked})
+
+
+AS_IT_IS = Wanted()
+
+
+class Why(StrEnum):
+    """Why a query was ended before its time."""
+
+    ASKED = "cancelled by CANCEL QUERY"
+    INTERRUPTED = "cancelled"
+    CALLER_GONE = "cancelled: its client went away"
+    STOPPING = "cancelled: the server is stopping"
+    TIMEOUT = "timed out"
+
+
+@dataclass(slots=True)
+class Running:
+    """A query under way. `stop` ends what it does in Spark; there is none before Spark has it."""
+
+    id: int
+    text: str
+    caller: Caller
+    since: float
+    timeout_s: float | None = None
+    why: Why | None = None
+    _stop: Callable[[], None] | None = None
+    _turned: threading.Event = field(default_factory=threading.Event)  # it has ended, or was cancelled
+    _ended: threading.Event = field(default_factory=threading.Event)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @property
+    def tag(self) -> str:
+        return f"headwater-query-{self.id}"
+
+    @property
+    def state(self) -> str:
+        return "running" if self.why is None else "cancelling"
+
+    def stop_with(self, stop: Callable[[], None] | None) -> None:
+        """Says how Spark is told to stop; None once it has nothing more of this query."""
+        with self._lock:
+            self._stop = stop
+
+    def check(self) -> None:
+        """Raises if the query has been cancelled."""
+        if self.why is not None:
+            raise self._error(self.why)
+
+    def cancel(self, why: Why) -> None:
+        """Ends the query; returns at once. The first reason counts."""
+        with self._lock:
+            if self.why is not None or self._ended.is_set():
+                return
+            self.why = why
+            self._turned.set()
+        threading.Thread(target=self._keep_stopping, name=f"cancel-{self.id}", daemon=True).start()
+
+    def end(self) -> None:
+        """Says that nothing of the query is left."""
+        self._ended.set()
+        self._turned.set()
+
+    def _keep_stopping(self) -> None:
+        while not self._ended.is_set():
+            with self._lock:
+                if self._stop is not None:
+                    self._stop()
+            self._ended.wait(AGAIN_S)
+
+    def _error(self, why: Why) -> QueryError:
+        if why is Why.TIMEOUT:
+            return QueryError(
+                "query.timeout", f"the query ran for longer than {self.timeout_s:g} s", "Give a longer --timeout."
+            )
+        return QueryError("query.cancelled", f"the query was {why}", "Run it again if you need its answer.")
+
+
+class Queries:
+    """One per open home."""
+
+    def __init__(self) -> None:
+        self._numbers = itertools.count(1)
+        self._running: dict[int, Running] = {}
+        self._lock = threading.Lock()
+
+    def run(self, text: str, work: Callable[[Running], T], timeout_s: float | None = None) -> T:
+        """What `work` returns. The query ends early when its caller goes away, on KeyboardInterrupt, or by `cancel`."""
+        query = Running(next(self._numbers), text, current(), time.time(), timeout_s)
+        answer: list[T] = []
+        error: list[BaseException] = []
+
+        def in_thread() -> None:
+            try:
+                query.check()
+                answer.append(work(query))
+            except BaseException as e:
+                error.append(e)
+            finally:
+                with self._lock:
+                    del self._running[query.id]
+                query.end()
+
+        with self._lock:
+            self._running[query.id] = query
+        query.caller.when_gone(lambda: query.cancel(Why.CALLER_GONE))
+        context = copy_context()  # the caller's, for whoever asks who that is
+        threading.Thread(target=context.run, args=(in_thread,), name=query.tag, daemon=True).start()
+        try:
+            _await(query)
+        except BaseException:
+            query.cancel(Why.INTERRUPTED)
+            _await_end(query)
+            raise
+        if query.why is not None:
+            # whatever Spark said of it, it was ended; one that had its answer by then gives it
+            if answer:
+                return answer[0]
+            raise query._error(query.why) from (error[0] if error else None)
+        if error:
+            raise error[0]
+        return answer[0]
+
+    def all(self) -> list[Running]:
+        """The queries under way, the oldest first."""
+        with self._lock:
+            return sorted(self._running.values(), key=lambda q: q.id)
+
+    def cancel(self, id: int) -> None:
+        """Ends a query and waits until it has ended."""
+        with self._lock:
+            query = self._running.get(id)
+        if query is None:
+            raise DefinitionError("name.unknown", f"no query {id} is running", "SHOW QUERIES lists what is running.")
+        query.cancel(Why.ASKED)
+        _await_end(query)
+
+    def cancel_all(self) -> None:
+        """Ends every query: the server, or the program, ends."""
+        left = self.all()
+        for query in left:
+            query.cancel(Why.STOPPING)
+        for query in left:
+            _await_end(query)
+
+
+def _await(query: Running) -> None:
+    """Waits for the query's end, or for a while after it was cancelled: a JVM that hangs must not hold its caller."""
+    if not query._turned.wait(query.timeout_s):
+        query.cancel(Why.TIMEOUT)
+    _await_end(query)
+
+
+def _await_end(query: Running) -> None:
+    if query._stop is not None:  # else it waits for Spark to start, and ends by itself when that has happened
+        query._ended.wait(END_S)

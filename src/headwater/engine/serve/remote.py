@@ -1,0 +1,74 @@
+"""Both ends of the talk about a home: `answer` in the server, `Remote` in a command. Same methods, same values."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Protocol
+
+from headwater.engine.query.queries import AS_IT_IS, Wanted
+from headwater.engine.results import Result, Status, Verified
+from headwater.engine.serve.wire import SOCKET, Message, answers, call
+from headwater.errors import MachineError
+
+
+class Answering(Protocol):
+    """What can be asked about a home, by its facade or through its server."""
+
+    def ask(self, text: str, wanted: Wanted = AS_IT_IS) -> list[Result]:
+        """Runs the statements of a text in order; `wanted` is for the answers of its queries."""
+        ...
+
+    def verify(self, table: str | None = None) -> list[Verified]:
+        """Compares a table (or all) with the upstream at one cut."""
+        ...
+
+    def status(self) -> Status:
+        """Where everything stands, from meta alone."""
+        ...
+
+
+class Remote:
+    """The server of a home, asked through its socket."""
+
+    def __init__(self, home: Path) -> None:
+        self._path = home / SOCKET
+
+    def ask(self, text: str, wanted: Wanted = AS_IT_IS) -> list[Result]:
+        reply = call(self._path, {"do": "sql", "text": text, **asdict(wanted)})
+        tables = iter(reply.tables)
+        return [Result.of(r, next(tables) if r["has_rows"] else None) for r in reply.value]
+
+    def verify(self, table: str | None = None) -> list[Verified]:
+        return [Verified.of(v) for v in call(self._path, {"do": "verify", "table": table}).value]
+
+    def status(self) -> Status:
+        return Status.of(call(self._path, {"do": "status"}).value)
+
+    def close(self) -> None:
+        """Nothing to close: each question has a talk of its own."""
+
+
+def find(home: Path) -> Remote | None:
+    """The server that runs on a home, or None."""
+    return Remote(home) if answers(home / SOCKET) else None
+
+
+def answer(engine: Answering, request: Message) -> Message:
+    """The reply of `engine` to what a Remote asks; give it to `wire.serve`."""
+    asked = request.value
+    match asked.get("do"):
+        case "sql":
+            results = engine.ask(asked["text"], Wanted.of(asked))
+            headers = [{**r.header(), "has_rows": r.rows is not None} for r in results]
+            return Message(headers, tuple(r.rows for r in results if r.rows is not None))
+        case "verify":
+            return Message([v.as_dict() for v in engine.verify(asked.get("table"))])
+        case "status":
+            return Message(engine.status().as_dict())
+        case other:
+            raise MachineError(
+                "server.unreachable",
+                f"the running server does not know the request {other!r}",
+                "Restart `headwater run`: it is of another version than this command.",
+            )

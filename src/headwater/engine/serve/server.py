@@ -1,0 +1,344 @@
+"""The server: everything that runs on a home, under one lock and one lease, each concern in a loop of its own."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from functools import partial
+
+from pyspark.sql import SparkSession
+
+from headwater import config, crash
+from headwater.capture.until import Until
+from headwater.engine import permit
+from headwater.engine.commit import epoch
+from headwater.engine.commit.clean import Cleaner, clean_start
+from headwater.engine.commit.committer import Committer
+from headwater.engine.commit.folds import Folds
+from headwater.engine.commit.upkeep import Upkeep
+from headwater.engine.failures import Who, described
+from headwater.engine.fill.backfill import Backfill
+from headwater.engine.guard import Guard
+from headwater.engine.home import Home, HomeLock, wait_until_gone
+from headwater.engine.live import Lag
+from headwater.engine.query.read import Reader
+from headwater.engine.serve import journal
+from headwater.engine.serve.supervisor import Supervisor
+from headwater.engine.serve.watcher import Watcher
+from headwater.engine.spark import session as spark
+from headwater.engine.status.sampler import Sampler
+from headwater.errors import FencedError, HeadwaterError, MachineError
+from headwater.meta import connections, lease, spans
+from headwater.meta.lease import Lease
+from headwater.model import ConnectionInfo, ConnectionState
+from headwater.source.connected import passed, upstream_of
+from headwater.source.upstream import LogEnd
+
+log = logging.getLogger(__name__)
+
+TICK_S = 0.2  # how soon definitions, ended captures and finished scans are noticed
+IDLE_S = 1.0  # an epoch is published at once when a capture speaks; this only catches a lost word
+CLEAN_S = 30.0
+UPKEEP_S = min(5.0, config.SEGMENT_AGE_S / 4)  # sooner where a test lets segments age faster
+
+
+@dataclass(slots=True)
+class _Loop:
+    """A thread that does one thing when woken, or after `pause_s` at the latest."""
+
+    name: str
+    work: Callable[[], None]
+    pause_s: float
+    wake: threading.Event = field(default_factory=threading.Event)
+    thread: threading.Thread | None = None
+
+
+class Server:
+    """One home's running server. `start()`, then `stop()`; `failure` is set when it cannot go on.
+
+    It cannot go on when another server has taken its lease, or when Spark does not start at all. Whatever else goes
+    wrong belongs to a table, a connection or a loop: see `engine/failures.py`.
+    """
+
+    def __init__(self, home: Home, session: SparkSession | None = None, until: Until | None = None) -> None:
+        self.home = home
+        self.until = until
+        self.failure: HeadwaterError | None = None
+        self._given_session = session
+        self._session: SparkSession | None = None
+        self._session_ready = threading.Event()
+        self._spark_lost: HeadwaterError | None = None  # why it could not be started again, the last time
+        self._stopping = threading.Event()
+        self._lock = HomeLock(home)
+        self._held: Lease | None = None
+        self._preparing: dict[int, threading.Thread] = {}
+        self._preparing_waits: dict[int, str] = {}
+        self._dropped: set[int] = set()
+        self._sampler = Sampler(home)
+        self._loops: list[_Loop] = []
+        self._journal = ExitStack()
+
+    def start(self) -> None:
+        """Takes the home, brings interrupted commits to their end, starts captures, then Spark, then the rest."""
+        spark.prepare_environment()
+        self.home.live.failures.ending = False
+        left_over = self._lock.take()
+        self._journal.enter_context(journal.kept(self.home.path))
+        wait_until_gone(left_over)
+        with self.home.meta.write() as c:
+            held = lease.take(c, "server", f"{os.uname().nodename}:{os.getpid()}", force=True)
+            connections.forget_errors(c)  # those of an earlier start; this one has yet to try
+        assert held is not None
+        self._held = held
+        permit.hand_over(self.home.path, held.fence)
+        self.reader = Reader(self.home, self.session)
+        self.committer = Committer(self.home, held, passed, self.reader.merge, self.reader.remove)
+        self._guard = Guard(self.home, held)
+        self.committer.recover()
+        clean_start(self.home)
+        self.backfill = Backfill(self.home, held, self.session, self._on_scanned)
+        self.backfill.recover()
+        self.folds = Folds(self.home, held, self.committer, self.reader, self._guard)
+        self.watcher = Watcher(self.home, held)
+        self.supervisor = Supervisor(self.home, self._on_publish, self._record_children, self.until)
+        self._loops = [
+            _Loop("epochs", self._publish, IDLE_S),
+            _Loop("covers", self._cover, TICK_S),
+            _Loop("control", self._control, TICK_S),
+            _Loop("backfill", self.backfill.tick, TICK_S),
+            _Loop("folds", self.folds.tick, 1.0),
+            _Loop("watcher", self.watcher.tick, 2.0),
+            _Loop("rates", self._sampler.look, sampler.LOOK_S),
+            _Loop("lag", self._sampler.ask, sampler.ASK_S),
+            _Loop("clean", Cleaner(self.home, held, self.reader.overlays).clean, min(CLEAN_S, config.HISTORY_S / 4)),
+            _Loop("spark", self._watch_spark, TICK_S),
+            _Loop("upkeep", Upkeep(self.home, held, self.committer, self.session, self._guard).tick, UPKEEP_S),
+        ]
+        for loop in self._loops:
+            loop.thread = threading.Thread(target=self._repeat, args=(loop,), name=loop.name, daemon=True)
+            loop.thread.start()
+        threading.Thread(target=self._start_spark, name="spark", daemon=True).start()
+        self.home.live.server = self
+
+    def stop(self) -> None:
+        """Ends everything; what is in flight is kept or done again by the next start."""
+        self._stopping.set()
+        self.home.live.server = None
+        for loop in self._loops:
+            loop.wake.set()
+        if hasattr(self, "supervisor"):
+            self.supervisor.stop_all()
+        if hasattr(self, "backfill"):
+            self.backfill.stop()
+        for loop in self._loops[:-1]:
+            if loop.thread is not None:
+                loop.thread.join(60)
+        self._last_words("the last epoch", self._publish_last)
+        if self._session is not None and self._given_session is None and self._spark_lost is None:
+            self.home.live.failures.ending = True
+            spark.stop(self._session)  # a rewrite that is under way ends with it, and leaves the base as it was
+        if self._loops and (upkeep := self._loops[-1].thread) is not None:
+            upkeep.join(60)
+        self._last_words("the lease", self._release)
+        self._journal.close()
+        self._lock.release()
+
+    def _last_words(self, what: str, work: Callable[[], None]) -> None:
+        """Does what makes the next start quicker; it does not depend on it, so that a failure is only logged."""
+        try:
+            work()
+        except Exception as e:
+            log.warning("stopping: %s: %s", what, described(e).message)
+
+    def _release(self) -> None:
+        if self._held is not None:
+            with self.home.meta.write() as c:
+                lease.release(c, self._held)
+
+    def session(self) -> SparkSession:
+        """Spark, as soon as it runs."""
+        while not self._session_ready.wait(0.5):
+            if (error := self.failure or self._spark_lost) is not None:
+                raise error
+            if self._stopping.is_set():
+                raise MachineError("spark.failed", "the server is stopping", "Start it again.")
+        assert self._session is not None
+        return self._session
+
+    def drop_capture(self, connection_id: int) -> None:
+        """Ends a connection's capture for good: its connection is about to be dropped."""
+        self._dropped.add(connection_id)
+        self.supervisor.stop(connection_id)
+
+    def wake(self) -> None:
+        """Looks at the definitions at once."""
+        for loop in self._loops:
+            loop.wake.set()
+
+    def waiting_for(self, relation_id: int) -> str:
+        return self.backfill.waiting_for(relation_id) or ("" if self._session_ready.is_set() else "Spark to start")
+
+    @property
+    def pid(self) -> int:
+        return os.getpid()
+
+    def rate(self, relation_id: int) -> float:
+        return self._sampler.rate(relation_id)
+
+    def lag(self, connection_id: int, position: str) -> Lag | None:
+        return self._sampler.lag(connection_id, position)
+
+    def log_end(self, connection_id: int) -> LogEnd | None:
+        return self._sampler.log_end(connection_id)
+
+    def overlay(self, relation_id: int) -> int | None:
+        return self.folds.changes.get(relation_id)
+
+    def processes(self) -> dict[str, list[int]]:
+        return {"server": [self.pid], "capture": self.supervisor.pids(), "spark": spark.processes()}
+
+    def preparing(self, connection_id: int) -> str:
+        """What the creation of a connection's slot waits for, in words."""
+        return self._preparing_waits.get(connection_id, "")
+
+    def _start_spark(self) -> None:
+        """Captures are running already: an upstream's log is drained while the JVM starts, and if it does not."""
+        try:
+            given = self._given_session
+            self._session = spark.start(self.home.path) if given is None else spark.check_session(given)
+        except HeadwaterError as e:
+            self._fail(e)
+            return
+        self._record_children()
+        self._session_ready.set()
+
+    def _watch_spark(self) -> None:
+        """Starts Spark again when its process has ended; what needs it meanwhile waits, and captures go on."""
+        if self._given_session is not None or not (self._session_ready.is_set() or self._spark_lost):
+            return
+        if self._spark_lost is None and spark.alive():
+            return
+        if self._spark_lost is None:
+            log.error("spark ended unexpectedly")
+        self._session_ready.clear()
+        try:
+            self._session = spark.restart(self.home.path)
+        except Exception as e:
+            self._spark_lost = described(e)
+            raise
+        self._spark_lost = None
+        self._session_ready.set()
+        self._record_children()
+        log.info("spark runs again")
+
+    def _repeat(self, loop: _Loop) -> None:
+        who, failures = Who(loop.name), self.home.live.failures
+        while not self._stopping.is_set():
+            loop.wake.wait(loop.pause_s)
+            loop.wake.clear()
+            if self._stopping.is_set():
+                return
+            try:
+                loop.work()
+            except FencedError as e:
+                self._fail(e)
+                return
+            except Exception as e:
+                if self._stopping.is_set():
+                    return
+                self._stopping.wait(failures.failed(who, e).wait_s)
+            else:
+                failures.worked(who)
+
+    def _fail(self, error: HeadwaterError) -> None:
+        """The server cannot go on: it says so and ends."""
+        if self.failure is None:
+            self.failure = error
+
+    def _on_publish(self) -> None:
+        for loop in self._loops[:2]:
+            loop.wake.set()
+
+    def _on_scanned(self) -> None:
+        for loop in self._loops[1:4]:
+            loop.wake.set()
+
+    def _publish(self) -> None:
+        assert self._held is not None
+        began = time.monotonic()
+        if epoch.publish_if_moved(self.home.meta, self._held) is not None:
+            self.home.live.counters.took("headwater_epoch_publish_seconds", time.monotonic() - began)
+            crash.here("epoch.published")
+
+    def _publish_last(self) -> None:
+        """What the captures published while everything ended is readable, too."""
+        if self._held is not None and self.failure is None:
+            self._publish()
+
+    def _cover(self) -> None:
+        with self.home.meta.read() as c:
+            waiting = spans.relations_waiting(c)
+        for relation_id in waiting:
+            self._guard.attempt("cover", relation_id, partial(self.committer.cover, relation_id), None)
+
+    def _control(self) -> None:
+        """Prepares new connections and keeps the captures of the others alive."""
+        with self.home.meta.read() as c:
+            known = [x for x in connections.all(c) if x.id not in self._dropped]
+        self.supervisor.want({x.id for x in known if x.resume_position})
+        for connection in known:
+            thread = self._preparing.get(connection.id)
+            if not connection.resume_position and (thread is None or not thread.is_alive()):
+                thread = threading.Thread(target=self._prepare, args=(connection,), name="prepare", daemon=True)
+                self._preparing[connection.id] = thread
+                thread.start()
+
+    def _prepare(self, connection: ConnectionInfo) -> None:
+        """Makes slot and publication; the server upstream may have to wait for older transactions."""
+        who, failures = Who("prepare", connection=connection.id), self.home.live.failures
+        try:
+            self._make_ready(connection)
+        except FencedError as e:
+            self._fail(e)
+        except Exception as e:
+            self._stopping.wait(failures.failed(who, e).wait_s)
+        else:
+            failures.worked(who)
+            self.wake()
+
+    def _make_ready(self, connection: ConnectionInfo) -> None:
+        assert self._held is not None
+
+        def waits(who: str) -> None:
+            self._preparing_waits[connection.id] = who
+
+        try:
+            made = upstream_of(self.home.meta, connection.id).prepare(waits)
+            crash.here("slot.created")
+        except HeadwaterError as e:
+            with self.home.meta.write() as c:
+                lease.check(c, self._held)
+                connections.set_state(c, connection.id, ConnectionState.FAILED, e)
+            raise
+        finally:
+            self._preparing_waits.pop(connection.id, None)
+        with self.home.meta.write() as c:
+            lease.check(c, self._held)
+            connections.prepared(
+                c,
+                connection.id,
+                identity=made.identity,
+                position=made.position,
+                txn=made.txn,
+                server_life=made.life,
+            )
+
+    def _record_children(self) -> None:
+        """Writes down every process that could still commit after this one was killed."""
+        children = self.supervisor.pids() if hasattr(self, "supervisor") else []
+        self._lock.record([*spark.processes(), *children])

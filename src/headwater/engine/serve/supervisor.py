@@ -1,0 +1,176 @@
+"""Keeps one capture process per connection alive and hears what it publishes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from headwater.capture.until import Until
+from headwater.config import CAPTURE_SILENCE_S
+from headwater.engine.failures import Who
+from headwater.engine.home import Home
+from headwater.errors import HeadwaterError, Retry
+
+FIRST_WORD_S = 120.0  # a process that starts on a busy machine has spoken by then
+RESTART_FIRST_S = 0.5
+RESTART_LAST_S = 30.0
+KILLED_S = 10.0  # by then a killed process is gone, unless the kernel itself waits
+
+
+@dataclass(slots=True)
+class _Child:
+    process: subprocess.Popen[str]
+    started_at: float
+    thread: threading.Thread | None = None
+    heard_at: float | None = None
+
+    def silent(self, now: float) -> bool:
+        """It has not been heard of for so long that it must have been stopped, or hangs."""
+        if self.heard_at is None:
+            return now - self.started_at > FIRST_WORD_S
+        return now - self.heard_at > CAPTURE_SILENCE_S
+
+
+@dataclass(slots=True)
+class _Slot:
+    wanted: bool = True
+    child: _Child | None = None
+    backoff_s: float = RESTART_FIRST_S
+    restart_at: float = 0.0
+
+
+@dataclass
+class Supervisor:
+    """Starts, restarts and stops captures. `on_publish` is called from a thread per capture when it publishes."""
+
+    home: Home
+    on_publish: Callable[[], None]
+    on_change: Callable[[], None] = lambda: None
+    until: Until | None = None
+    reached: set[int] = field(default_factory=set)  # connections whose capture has come to what `until` names
+    _slots: dict[int, _Slot] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _looked_at: float = 0.0
+
+    def want(self, connection_ids: set[int]) -> None:
+        """Captures exactly these connections from now on; call again and again, it restarts what has ended."""
+        with self._lock:
+            for id in connection_ids:
+                self._slots.setdefault(id, _Slot())
+            gone = [id for id in self._slots if id not in connection_ids]
+        for id in gone:
+            self.stop(id)
+        with self._lock:
+            slots = list(self._slots.items())
+        # who could not look for a while (a suspended machine) could not hear either
+        deaf = time.monotonic() - self._looked_at > CAPTURE_SILENCE_S / 2
+        self._looked_at = time.monotonic()
+        for id, slot in slots:
+            if deaf and slot.child is not None and slot.child.heard_at is not None:
+                slot.child.heard_at = self._looked_at
+            self._tend(id, slot)
+
+    def stop(self, connection_id: int) -> None:
+        """Ends one capture and waits for it."""
+        with self._lock:
+            slot = self._slots.pop(connection_id, None)
+        if slot is not None and slot.child is not None:
+            _end(slot.child)
+
+    def stop_all(self) -> None:
+        with self._lock:
+            slots, self._slots = list(self._slots.values()), {}
+        children = [s.child for s in slots if s.child is not None]
+        for child in children:
+            _close_stdin(child)
+        for child in children:
+            _end(child)
+
+    def pids(self) -> list[int]:
+        with self._lock:
+            return [s.child.process.pid for s in self._slots.values() if s.child is not None]
+
+    def _tend(self, id: int, slot: _Slot) -> None:
+        child = slot.child
+        if child is not None and child.process.poll() is None and child.silent(time.monotonic()):
+            self._replace(id, child)
+        if child is not None and child.process.poll() is None:
+            if time.monotonic() - child.started_at > RESTART_LAST_S:
+                slot.backoff_s = RESTART_FIRST_S
+            return
+        now = time.monotonic()
+        if child is not None:
+            slot.child = None
+            self.home.live.counters.add("headwater_capture_restarts_total", of=id)
+            slot.restart_at = now + slot.backoff_s
+            slot.backoff_s = min(slot.backoff_s * 2, RESTART_LAST_S)
+        if now >= slot.restart_at:
+            slot.child = self._start(id)
+            self.on_change()
+
+    def _replace(self, id: int, child: _Child) -> None:
+        """Kills a capture that is not heard of: it may be stopped, and then no other signal reaches it."""
+        silence = f"the capture was not heard of for {CAPTURE_SILENCE_S:g} s and is replaced"
+        hint = f"Wait; if it comes back, see logs/capture-{id}.log in the home."
+        error = HeadwaterError("job.failed", silence, hint, Retry.AUTO)
+        self.home.live.failures.failed(Who("capture", connection=id), error)
+        child.process.kill()
+        with suppress(subprocess.TimeoutExpired):  # it waits for a disk that does not answer: looked at again next time
+            child.process.wait(KILLED_S)
+
+    def _start(self, id: int) -> _Child:
+        logs = self.home.path / "logs"
+        logs.mkdir(parents=True, exist_ok=True)
+        with (logs / f"capture-{id}.log").open("ab") as log:
+            process = subprocess.Popen(
+                [
+                    *(sys.executable, "-m", "headwater.capture.process"),
+                    *("--home", str(self.home.path), "--connection", str(id), "--force"),
+                    *(("--until", self.until.text) if self.until else ()),
+                ],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                env=dict(os.environ),  # as it is now: Spark may be setting its own at this moment
+                start_new_session=True,  # a signal to our process group is ours to answer
+            )
+        child = _Child(process, time.monotonic())
+        child.thread = threading.Thread(target=self._listen, args=(id, child), name=f"capture-{id}", daemon=True)
+        child.thread.start()
+        return child
+
+    def _listen(self, id: int, child: _Child) -> None:
+        assert child.process.stdout is not None
+        for line in child.process.stdout:
+            child.heard_at = time.monotonic()
+            self.home.live.failures.worked(Who("capture", connection=id))
+            if line.strip() == "reached":
+                self.reached.add(id)
+            if line.strip() != "alive":
+                self.on_publish()
+        child.process.stdout.close()
+        self.on_publish()
+
+
+def _close_stdin(child: _Child) -> None:
+    if child.process.stdin is not None and not child.process.stdin.closed:
+        child.process.stdin.close()
+
+
+def _end(child: _Child) -> None:
+    """A capture ends when its pipe closes; one that hangs is killed, which it survives by design."""
+    _close_stdin(child)
+    try:
+        child.process.wait(10)
+    except subprocess.TimeoutExpired:
+        child.process.kill()
+        child.process.wait(10)
+    if child.thread is not None:
+        child.thread.join(5)

@@ -1,0 +1,234 @@
+"""The talk between a command and the server of its home: one request and one reply on a unix socket.
+
+A message is a frame of JSON and then, for every size in its `bodies`, one Arrow IPC stream of that many bytes:
+
+    4 bytes  length of the JSON, big-endian
+    JSON     {"value": …, "bodies": [n, …]}  or  {"error": {…}}
+    n bytes  an Arrow IPC stream, for each n
+
+The socket belongs to the home's owner alone (mode 0600): whoever may read the home may ask the server.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import socket
+import struct
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from headwater import errors
+from headwater.engine.failures import described
+from headwater.engine.query import caller
+from headwater.errors import HeadwaterError, MachineError, Retry, SqlError
+
+SOCKET = "server.sock"
+MAX_HEADER = 64 << 20  # a SQL text of this size is a mistake, not a statement
+CONNECT_TIMEOUT_S = 5.0
+BACKLOG = 64
+ACCEPT_PAUSE_S = 0.2  # after an error, which may come at once again
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A JSON value and Arrow tables that belong to it."""
+
+    value: Any
+    tables: tuple[pa.Table, ...] = field(default=())
+
+
+Handler = Callable[[Message], Message]
+
+
+class Listener:
+    """A serving socket; `close()` stops it and removes the file. Open talks end with their reply."""
+
+    def __init__(self, path: Path, handler: Handler) -> None:
+        self.path = path
+        self._handler = handler
+        self._closed = threading.Event()
+        self._socket = _bind(path)
+        self._thread = threading.Thread(target=self._accept, name="headwater-wire", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        if self._closed.is_set():
+            return
+        self._closed.set()
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+        self._socket.close()
+        self._thread.join(timeout=5)
+        self.path.unlink(missing_ok=True)
+
+    def _accept(self) -> None:
+        while not self._closed.is_set():
+            try:
+                peer, _ = self._socket.accept()
+            except OSError as e:
+                if self._closed.is_set():
+                    return
+                # too many open files, or a caller that left while it waited: those after it are answered all the same
+                log.warning("a caller was not accepted: %s", e)
+                self._closed.wait(ACCEPT_PAUSE_S)
+                continue
+            threading.Thread(target=self._talk, args=(peer,), name="headwater-talk", daemon=True).start()
+
+    def _talk(self, peer: socket.socket) -> None:
+        # A command that was interrupted hangs up in the middle; that is its right and no fault of the server's.
+        with peer, contextlib.suppress(ConnectionError, EOFError):
+            request = _receive(peer)
+            try:
+                with caller.served(peer):
+                    reply = self._handler(request)
+            except HeadwaterError as e:
+                _send(peer, {"error": error_value(e)}, ())
+            except Exception as e:  # the talk is the place where a defect must not take the server down
+                _send(peer, {"error": _any_error(e)}, ())
+            else:
+                _send(peer, {"value": reply.value}, reply.tables)
+
+
+def serve(path: Path, handler: Handler) -> Listener:
+    """Answers requests at `path`, each talk in a thread of its own, until the listener is closed."""
+    return Listener(path, handler)
+
+
+def call(path: Path, value: Any, tables: Sequence[pa.Table] = (), timeout_s: float | None = None) -> Message:
+    """The server's reply to one request. Its errors are raised here as what they were there.
+
+    Raises `server.unreachable` when nobody answers at `path`. Without `timeout_s` it waits as long as the work takes.
+    """
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as s:
+        s.settimeout(CONNECT_TIMEOUT_S)
+        try:
+            _connect(s, path)
+            s.settimeout(timeout_s)
+            _send(s, {"value": value}, tables)
+            reply = _receive(s)
+        except (OSError, EOFError) as e:
+            raise MachineError(
+                "server.unreachable",
+                f"the server of {path.parent} does not answer",
+                "See logs/ in the home; if no server runs, delete the file server.sock there.",
+                Retry.AUTO,
+            ) from e
+    return reply
+
+
+def answers(path: Path) -> bool:
+    """Somebody listens at `path`. A file that a killed server left behind is nobody."""
+    if not path.exists():
+        return False
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as s:
+        s.settimeout(CONNECT_TIMEOUT_S)
+        try:
+            _connect(s, path)
+        except OSError:
+            return False
+    return True
+
+
+def error_value(error: HeadwaterError) -> dict[str, Any]:
+    """An error as JSON, complete enough to be raised again by `raised`."""
+    value: dict[str, Any] = {"class": type(error).__name__, **error.as_dict()}
+    if isinstance(error, SqlError):
+        value.update(line=error.line, column=error.column, text=error.text)
+    return value
+
+
+def _any_error(error: Exception) -> dict[str, Any]:
+    """Whatever a handler raised: a Spark or a disk that is away has a code of its own, the rest is a defect."""
+    known = described(error)
+    if known.code == "job.failed":
+        return {"unexpected": f"{type(error).__name__}: {error}"}
+    return error_value(known)
+
+
+def raised(value: dict[str, Any]) -> HeadwaterError:
+    """The error that `error_value` describes."""
+    if "unexpected" in value:
+        return HeadwaterError("job.failed", f"unexpected: {value['unexpected']}", "See logs/ in the home.")
+    kind = getattr(errors, str(value.get("class")), HeadwaterError)
+    if not (isinstance(kind, type) and issubclass(kind, HeadwaterError)):
+        kind = HeadwaterError
+    arguments = (value["code"], value["message"], value.get("hint", ""), Retry(value["retry"]))
+    if issubclass(kind, SqlError):
+        place = {"line": int(value["line"]), "column": int(value["column"]), "text": value["text"]}
+        return kind(*arguments, **place)
+    return kind(*arguments)
+
+
+def _bind(path: Path) -> socket.socket:
+    s = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    path.unlink(missing_ok=True)  # the caller holds the home's lock, so whoever left it is dead
+    with _short(path) as name:
+        s.bind(name)
+    path.chmod(0o600)
+    s.listen(BACKLOG)
+    return s
+
+
+def _connect(s: socket.socket, path: Path) -> None:
+    with _short(path) as name:
+        s.connect(name)
+
+
+@contextlib.contextmanager
+def _short(path: Path) -> Iterator[str]:
+    """A name of the socket that the kernel takes: it allows 107 bytes, and a home may lie deeper than that."""
+    if len(str(path).encode()) < 100:
+        yield str(path)
+        return
+    fd = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        yield f"/proc/self/fd/{fd}/{path.name}"
+    finally:
+        os.close(fd)
+
+
+def _send(s: socket.socket, header: dict[str, Any], tables: Sequence[pa.Table]) -> None:
+    bodies = [_ipc(t) for t in tables]
+    text = json.dumps({**header, "bodies": [len(b) for b in bodies]}).encode()
+    s.sendall(struct.pack(">I", len(text)) + text)
+    for body in bodies:
+        s.sendall(body)
+
+
+def _receive(s: socket.socket) -> Message:
+    (size,) = struct.unpack(">I", _exactly(s, 4))
+    if size > MAX_HEADER:
+        raise EOFError(f"a header of {size} bytes")
+    header = json.loads(_exactly(s, size))
+    tables = tuple(pa.ipc.open_stream(pa.py_buffer(_exactly(s, n))).read_all() for n in header["bodies"])
+    if "error" in header:
+        raise raised(header["error"])
+    return Message(header["value"], tables)
+
+
+def _exactly(s: socket.socket, size: int) -> bytearray:
+    data = bytearray(size)
+    view, got = memoryview(data), 0
+    while got < size:
+        n = s.recv_into(view[got:])
+        if n == 0:
+            raise EOFError("the other side hung up")
+        got += n
+    return data
+
+
+def _ipc(table: pa.Table) -> memoryview:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return memoryview(sink.getvalue())

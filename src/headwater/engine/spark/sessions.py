@@ -1,0 +1,71 @@
+"""Spark sessions for statements: each statement has one of its own, so that temp views never meet."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager, nullcontext
+
+from pyspark.sql import DataFrame, SparkSession
+
+from headwater.engine.query.queries import Running
+from headwater.engine.spark.jobs import pool, stoppable
+from headwater.engine.spark.session import SETTINGS
+from headwater.relation.schema import quoted
+
+
+class Pooled:
+    """A session in UTC whose temp views are what one statement reads.
+
+    A view outlives its statement: the next one in this session that needs the same rows finds it made. So a query over
+    many tables costs what has changed in them since the last one, not their number.
+    """
+
+    def __init__(self, session: SparkSession) -> None:
+        self.session = session
+        self._views: dict[str, object] = {}  # what each shows, by its name
+
+    def only(self, names: Collection[str]) -> None:
+        """Drops every view but these."""
+        for name in self._views.keys() - set(names):
+            self.session.catalog.dropTempView(name)  # by its very name: a session may be case-sensitive
+            del self._views[name]
+
+    def show(self, name: str, what: object, frame: Callable[[], DataFrame]) -> None:
+        """Makes `name` a view of the frame, unless it shows `what` already."""
+        if self._views.get(name) != what:
+            frame().createOrReplaceTempView(quoted(name))
+            self._views[name] = what
+
+
+class Sessions:
+    """Pooled sessions. Each has a scheduler pool of its own, too: inside one pool the first query's tasks go first."""
+
+    def __init__(self, root: SparkSession) -> None:
+        self.root = root
+        self._free: list[tuple[int, Pooled]] = []
+        self._made = 0
+        self._lock = threading.Lock()
+
+    @contextmanager
+    def use(self, query: Running | None = None) -> Iterator[Pooled]:
+        """A session whose work ends with the query. The one that was used last is given first: it knows most."""
+        number, pooled = self._take()
+        try:
+            stopping = stoppable(pooled.session, query) if query else nullcontext()
+            with pool(pooled.session, f"queries-{number}"), stopping:
+                yield pooled
+        finally:
+            with self._lock:
+                self._free.append((number, pooled))
+
+    def _take(self) -> tuple[int, Pooled]:
+        with self._lock:
+            if self._free:
+                return self._free.pop()
+            self._made += 1
+            number = self._made
+        session = self.root.newSession()
+        for name in ("spark.sql.session.timeZone", "spark.sql.shuffle.partitions"):
+            session.conf.set(name, SETTINGS[name])
+        return number, Pooled(session)

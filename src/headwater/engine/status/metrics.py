@@ -1,0 +1,212 @@
+"""The metrics of a home: what each is called and means, and its values now. `docs/metrics.md` lists them all."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from sqlalchemy.engine import Connection
+
+from headwater import __version__
+from headwater.engine.home import Home
+from headwater.engine.live import Serving
+from headwater.engine.results import Status
+from headwater.engine.status.counters import Counters, Of, Timed
+from headwater.engine.status.freshness import behind
+from headwater.engine.status.status import shown_name, status_of
+from headwater.meta import connections, progress, relations, segments
+from headwater.model import Control, SpanState, TableState
+
+STATES = tuple(str(s) for s in (*TableState, Control.PAUSED))  # the words of RelationInfo.shown_state
+
+
+Named = Sequence[tuple[Of, str]]  # whom a number may be about, and its name
+
+
+class Kind(StrEnum):
+    """What a metric's number does."""
+
+    COUNTER = "counter"  # only grows, from 0 at the server's start
+    GAUGE = "gauge"  # goes up and down
+    SUMMARY = "summary"  # two numbers: `_count` (how often) and `_sum` (seconds in all), both counters
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """A metric: its name after Prometheus' conventions, its kind, its meaning, the names of its labels."""
+
+    name: str
+    kind: Kind
+    help: str
+    labels: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One number. `name` is the metric's, or with `_sum` or `_count` behind it; `labels` in the metric's order."""
+
+    name: str
+    labels: tuple[str, ...]
+    value: float
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """A metric and its numbers now."""
+
+    metric: Metric
+    samples: tuple[Sample, ...]
+
+
+_G, _C, _S = Kind.GAUGE, Kind.COUNTER, Kind.SUMMARY
+CONNECTION, TABLE = ("connection",), ("table",)
+
+METRICS: dict[str, Metric] = {
+    m.name: m
+    for m in (
+        Metric("headwater_info", _G, "1, with the version of this Headwater.", ("version",)),
+        Metric("headwater_tables", _G, "Tables in each state.", ("state",)),
+        Metric("headwater_table_state", _G, "1 for the state that a table is in.", ("table", "state")),
+        Metric("headwater_connection_state", _G, "1 for the state that a connection is in.", ("connection", "state")),
+        Metric("headwater_table_spans", _G, "Spans of a table by state.", ("table", "state")),
+        Metric("headwater_table_covered_ratio", _G, "Share of a table's spans that a reader sees.", TABLE),
+        Metric("headwater_table_rows", _G, "Rows that the scans of a table's spans have read.", TABLE),
+        Metric("headwater_table_estimated_rows", _G, "Rows of the upstream table, as an estimate.", TABLE),
+        Metric("headwater_scanned_rows_total", _C, "Rows read by scans since the server's start.", TABLE),
+        Metric("headwater_scan_seconds", _S, "Scans that have ended, failed ones too, and the time they took.", TABLE),
+        Metric("headwater_scans_running", _G, "Scans under way."),
+        Metric("headwater_captured_changes_total", _C, "Changes in the changelog since it began.", CONNECTION),
+        Metric("headwater_changelog_segments", _G, "Segments that the changelog keeps.", CONNECTION),
+        Metric("headwater_changelog_bytes", _G, "Size of the segments that the changelog keeps.", CONNECTION),
+        Metric("headwater_lag_bytes", _G, "Log that the upstream has and the changelog does not.", CONNECTION),
+        Metric("headwater_lag_seconds", _G, "For how long the upstream has been ahead of the changelog.", CONNECTION),
+        Metric("headwater_behind_seconds", _G, "How old an answer from the connection's tables is.", CONNECTION),
+        Metric("headwater_slot_bytes", _G, "Log that the upstream keeps for us.", CONNECTION),
+        Metric("headwater_slot_limit_bytes", _G, "Log that the upstream would keep for us at most.", CONNECTION),
+        Metric("headwater_capture_restarts_total", _C, "Captures that ended and were started again.", CONNECTION),
+        Metric("headwater_overlay_changes", _G, "Changes that no fold has taken into the base yet.", TABLE),
+        Metric("headwater_overlay_runs", _G, "Runs in the overlay.", TABLE),
+        Metric("headwater_overlay_run_bytes", _G, "Size of the runs in the overlay.", TABLE),
+        Metric("headwater_fold_seconds", _S, "Folds, and the time they took.", TABLE),
+        Metric("headwater_epoch", _G, "Number of the newest epoch."),
+        Metric("headwater_epoch_age_seconds", _G, "Age of the newest epoch; it grows while nothing changes upstream."),
+        Metric("headwater_epoch_publish_seconds", _S, "Epochs published for new changes, and the time that took."),
+        Metric("headwater_read_seconds", _S, "Queries of tables, failed ones too, and the time they took."),
+        Metric("headwater_unkept_values", _G, "Values that the lake cannot keep exactly: they are NULL there.", TABLE),
+        Metric("headwater_errors_total", _C, "Errors of connections, tables and the server's own loops.", ("code",)),
+        Metric("headwater_process_memory_bytes", _G, "Memory of the server, its captures and Spark.", ("process",)),
+    )
+}
+
+
+def collect(home: Home, server: Serving | None) -> list[Family]:
+    """Every metric with its values now, in the order of METRICS; without a server only what meta knows."""
+    status = status_of(home, server)
+    found = _Values()
+    found.put("headwater_info", 1, __version__)
+    found.put("headwater_epoch", status.epoch)
+    found.put("headwater_epoch_age_seconds", status.epoch_age_s)
+    _tables(found, status)
+    _connections(found, status)
+    with home.meta.read() as c:
+        known = relations.all(c)
+        tables = {r.id: shown_name(r, known) for r in known}
+        linked = {x.id: x.name for x in connections.all(c)}
+        _backfills(found, c, tables)
+        _changelogs(found, c, linked)
+        for x in behind(c, server, linked):
+            found.put("headwater_behind_seconds", x.seconds, x.connection)
+    if server is not None:
+        _counted(found, home.live.counters, list(tables.items()), list(linked.items()))
+        for kind, pids in server.processes().items():
+            found.put("headwater_process_memory_bytes", sum(resident_bytes(pid) for pid in pids), kind)
+    return found.families()
+
+
+class _Values:
+    """The numbers of one collection."""
+
+    def __init__(self) -> None:
+        self._samples: dict[str, list[Sample]] = {name: [] for name in METRICS}
+
+    def put(self, name: str, value: float | None, *labels: str, suffix: str = "") -> None:
+        """One number; None is no number."""
+        assert len(labels) == len(METRICS[name].labels)
+        if value is not None:
+            self._samples[name].append(Sample(name + suffix, labels, value))
+
+    def has(self, name: str) -> bool:
+        return bool(self._samples[name])
+
+    def families(self) -> list[Family]:
+        return [Family(METRICS[name], tuple(samples)) for name, samples in self._samples.items() if samples]
+
+
+def _tables(found: _Values, status: Status) -> None:
+    for state in STATES:
+        found.put("headwater_tables", sum(t.state == state for t in status.tables), state)
+    for t in status.tables:
+        found.put("headwater_table_state", 1, t.name, t.state)
+        found.put("headwater_table_covered_ratio", t.covered, t.name)
+        found.put("headwater_table_rows", t.scanned_rows, t.name)
+        found.put("headwater_table_estimated_rows", t.rows_estimate, t.name)
+        found.put("headwater_overlay_changes", t.overlay, t.name)
+        found.put("headwater_unkept_values", t.unkept, t.name)
+
+
+def _connections(found: _Values, status: Status) -> None:
+    for x in status.connections:
+        found.put("headwater_connection_state", 1, x.name, x.state)
+        found.put("headwater_captured_changes_total", x.index, x.name)
+        found.put("headwater_lag_bytes", x.lag_bytes, x.name)
+        found.put("headwater_lag_seconds", x.lag_s, x.name)
+        found.put("headwater_slot_bytes", x.slot_bytes, x.name)
+        found.put("headwater_slot_limit_bytes", x.slot_limit_bytes, x.name)
+
+
+def _backfills(found: _Values, c: Connection, tables: dict[int, str]) -> None:
+    spans, runs = progress.of_all(c), progress.runs(c)
+    found.put("headwater_scans_running", sum(p.counts.get(SpanState.SCANNING, 0) for p in spans.values()))
+    for id, name in tables.items():
+        for state in SpanState:
+            found.put("headwater_table_spans", spans[id].counts.get(state, 0), name, state)
+        count, size = runs.get(id, (0, 0))
+        found.put("headwater_overlay_runs", count, name)
+        found.put("headwater_overlay_run_bytes", size, name)
+
+
+def _changelogs(found: _Values, c: Connection, linked: dict[int, str]) -> None:
+    kept = segments.sizes(c)
+    for id, name in linked.items():
+        count, size = kept.get(id, (0, 0))
+        found.put("headwater_changelog_segments", count, name)
+        found.put("headwater_changelog_bytes", size, name)
+
+
+def _counted(found: _Values, counters: Counters, tables: Named, linked: Named) -> None:
+    """What this process has counted. Each table has a number from the start, so that its first growth is seen."""
+    about: dict[tuple[str, ...], Named] = {(): [("", "")], TABLE: tables, CONNECTION: linked}
+    for m in METRICS.values():
+        if m.kind is Kind.GAUGE or found.has(m.name):
+            continue
+        counts, times = counters.counted(m.name), counters.timed(m.name)
+        for of, name in about[m.labels] if m.labels in about else [(code, str(code)) for code in counts]:
+            labels = (name,) if m.labels else ()
+            if m.kind is Kind.COUNTER:
+                found.put(m.name, counts.get(of, 0.0), *labels)
+            else:
+                timed = times.get(of, Timed())
+                found.put(m.name, timed.count, *labels, suffix="_count")
+                found.put(m.name, timed.seconds, *labels, suffix="_sum")
+
+
+def resident_bytes(pid: int) -> int:
+    """The memory that a process holds; 0 once it has ended."""
+    try:
+        pages = Path(f"/proc/{pid}/statm").read_text().split()[1]
+    except OSError:
+        return 0
+    return int(pages) * os.sysconf("SC_PAGE_SIZE")

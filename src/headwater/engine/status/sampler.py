@@ -1,0 +1,95 @@
+"""What the server looks at by itself every second or two, so that a status costs no question to an upstream."""
+
+from __future__ import annotations
+
+import logging
+import time
+from functools import partial
+
+from headwater.engine.home import Home
+from headwater.engine.live import Lag
+from headwater.engine.status.progress import Ahead, Rate
+from headwater.errors import HeadwaterError
+from headwater.meta import connections, progress, relations
+from headwater.model import ConnectionInfo, ConnectionState, TableState
+from headwater.source.connected import passed, upstream_of
+from headwater.source.upstream import LogEnd
+
+log = logging.getLogger(__name__)
+
+LOOK_S = 1.0
+ASK_S = 2.0
+ASK_AGAIN_S = 10.0  # an upstream that did not answer is left alone for this long
+
+
+class Sampler:
+    """How fast tables fill, which errors have come, how far each upstream is ahead. Its two ticks have a loop each."""
+
+    def __init__(self, home: Home) -> None:
+        self._home = home
+        self._rates: dict[int, Rate] = {}
+        self._ahead: dict[int, Ahead] = {}
+        self._ends: dict[int, LogEnd] = {}
+        self._types: dict[int, str] = {}
+        self._rest: dict[int, float] = {}
+        self._errors: dict[tuple[str, int], str] = {}
+
+    def look(self) -> None:
+        """One look at meta."""
+        with self._home.meta.read() as c:
+            found, known = progress.of_all(c), relations.all(c)
+            errors = {("connection", x.id): x.error for x in connections.all(c) if x.error}
+        errors |= {("table", r.id): r.error for r in known if r.error}
+        # time in which a table is not being read says nothing about how fast that goes
+        filling = [r.id for r in known if r.shown_state == TableState.FILLING and found[r.id].total]
+        now = time.monotonic()
+        self._rates = {id: self._rates.get(id, Rate()).saw(found[id].rows, now) for id in filling}
+        codes = {who: error["code"] for who, error in errors.items()}
+        for who, code in codes.items():
+            if self._errors.get(who) != code:
+                self._home.live.counters.add("headwater_errors_total", of=code)
+        self._errors = codes
+
+    def ask(self) -> None:
+        """One question to each upstream that has a changelog."""
+        with self._home.meta.read() as c:
+            known = {x.id: x for x in connections.all(c) if x.resume_position and not _unreachable(x)}
+        for gone in self._ahead.keys() - known.keys():
+            del self._ahead[gone]  # dropped, or not to be reached: nobody knows how far it is ahead
+            self._ends.pop(gone, None)
+        for connection in known.values():
+            if time.monotonic() >= self._rest.get(connection.id, 0.0):
+                self._ask(connection)
+
+    def rate(self, relation_id: int) -> float:
+        return self._rates.get(relation_id, Rate()).per_second()
+
+    def log_end(self, connection_id: int) -> LogEnd | None:
+        return self._ends.get(connection_id)
+
+    def lag(self, connection_id: int, position: str) -> Lag | None:
+        ahead = self._ahead.get(connection_id)
+        if ahead is None:
+            return None
+        return ahead.lag(position, partial(passed, self._types[connection_id]), time.monotonic())
+
+    def _ask(self, connection: ConnectionInfo) -> None:
+        try:
+            end = upstream_of(self._home.meta, connection.id).log_end(connection.position)
+        except HeadwaterError as e:
+            # its capture meets the same error, and says so as the connection's state
+            log.debug("no answer from %s: %s", connection.name, e.code)
+            self._rest[connection.id] = time.monotonic() + ASK_AGAIN_S
+            self._ends.pop(connection.id, None)
+            return
+        self._types[connection.id] = connection.type
+        before = self._ahead.get(connection.id, Ahead())
+        self._ahead[connection.id] = before.saw(
+            end.position, end.behind_bytes, time.monotonic(), connection.position, partial(passed, connection.type)
+        )
+        self._ends[connection.id] = end
+
+
+def _unreachable(x: ConnectionInfo) -> bool:
+    """Its capture is trying to reach the upstream: asking too would only wait, and hold up whoever wants to stop."""
+    return x.state is ConnectionState.RETRYING and x.error is not None and x.error["code"].startswith("source.")

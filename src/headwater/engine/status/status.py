@@ -1,0 +1,223 @@
+"""Where everything stands: meta's view, with what only the running server knows.
+
+The cost does not depend on how many spans there are: they are summed by the database, all relations at once.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from sqlalchemy.engine import Connection
+
+from headwater.engine.failures import Failures
+from headwater.engine.home import Home
+from headwater.engine.live import Lag, Serving
+from headwater.engine.results import ConnectionStatus, JobStatus, Status, TableStatus
+from headwater.engine.status.progress import estimated_rows, seconds_left
+from headwater.errors import HeadwaterError
+from headwater.meta import connections, epochs, progress, relations
+from headwater.meta.progress import Progress, Range
+from headwater.model import ConnectionInfo, ConnectionState, Control, Epoch, RelationInfo, TableState
+
+UNFINISHED = (TableState.DEFINED, TableState.WAITING, TableState.FILLING)
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """What one look at meta gave, for all tables."""
+
+    c: Connection
+    connections: dict[int, ConnectionInfo]
+    lags: dict[int, Lag | None]
+    relations: dict[int, RelationInfo]
+    progress: dict[int, Progress]
+    unkept: dict[int, int]
+    unwatched: dict[int, str]
+    overlays: dict[int, int]
+    newest: Epoch | None
+    server: Serving | None
+    failures: Failures
+
+
+def status_of(home: Home, server: Serving | None) -> Status:
+    """The status of a home; without a server only what meta knows."""
+    with home.meta.read() as c:
+        known = connections.all(c)
+        found = relations.all(c)
+        newest = epochs.newest(c)
+        reached = progress.of_all(c)
+        seen = _Seen(
+            c,
+            {x.id: x for x in known},
+            {x.id: server.lag(x.id, x.position) if server else None for x in known},
+            {r.id: r for r in found},
+            reached,
+            progress.notices(c, "value.unkept"),
+            relations.noted(c, relations.UNWATCHED),
+            _overlays(c, found, reached, newest, server),
+            newest,
+            server,
+            home.live.failures,
+        )
+        linked = tuple(_connection(seen, x) for x in known)
+        lag_s = {x.id: status.lag_s for x, status in zip(known, linked, strict=True)}
+        tables = tuple(_table(seen, r, lag_s[r.connection_id]) for r in found)
+    return Status(
+        home=str(home.path),
+        server_pid=server.pid if server else None,
+        epoch=newest.id if newest else 0,
+        epoch_age_s=time.time() - newest.created_at if newest else None,
+        connections=linked,
+        tables=tables,
+        jobs=tuple(JobStatus(name=job, **_told(e.as_dict())) for job, e in home.live.failures.of()),
+    )
+
+
+def shown_name(r: RelationInfo, known: Iterable[RelationInfo]) -> str:
+    """What a screen calls a relation: one that is being built to take a table's place is that table's resync."""
+    if not r.replaces:
+        return r.name
+    replaced = next((x.name for x in known if x.id == r.replaces), r.name.removeprefix(relations.BESIDE))
+    return f"{replaced} (resync)"
+
+
+def _told(error: Mapping[str, str]) -> dict[str, str]:
+    """The fields of a status that tell an error; empty without one."""
+    return {
+        "code": error.get("code", ""),
+        "error": error.get("message", ""),
+        "hint": error.get("hint", ""),
+        "retry": error.get("retry", ""),
+    }
+
+
+def _met(failed: list[tuple[str, HeadwaterError]]) -> dict[str, str]:
+    """What the server's work on a table or a connection met last and tries again."""
+    return failed[-1][1].as_dict() if failed else {}
+
+
+def _connection(seen: _Seen, x: ConnectionInfo) -> ConnectionStatus:
+    error = x.error or _met(seen.failures.of(connection=x.id))
+    lag = seen.lags[x.id]
+    runs = seen.server is not None or x.state is ConnectionState.FAILED  # its capture ends with the server
+    state = x.state if runs else ConnectionState.DEFINED
+    end = seen.server.log_end(x.id) if seen.server else None
+    return ConnectionStatus(
+        name=x.name,
+        state=state,
+        index=x.committed_index,
+        position=x.position,
+        lag_s=lag.seconds if lag else _silence(seen.c, x, state),
+        lag_bytes=lag.bytes if lag else None,
+        slot_bytes=end.kept_bytes if end else None,
+        slot_limit_bytes=end.limit_bytes if end else None,
+        **_told(error),
+        waiting_for=seen.server.preparing(x.id) if seen.server else "",
+        note=end.notice if end else "",
+    )
+
+
+def _silence(c: Connection, x: ConnectionInfo, state: ConnectionState) -> float | None:
+    """How long the changelog has not moved, where nobody knows how far the upstream has gone; it may be less behind."""
+    if state is ConnectionState.RUNNING or not x.position:
+        return None
+    return time.time() - connections.position_at(c, x.id)
+
+
+def _table(seen: _Seen, r: RelationInfo, lag_s: float | None) -> TableStatus:
+    connection, p = seen.connections[r.connection_id], seen.progress[r.id]
+    filling = r.shown_state == TableState.FILLING
+    rate = seen.server.rate(r.id) if seen.server and filling else 0.0
+    lag = seen.lags[r.connection_id]
+    error = r.error or _met(seen.failures.of(table=r.id)) or connection.error or {}
+    return TableStatus(
+        name=shown_name(r, seen.relations.values()),
+        state=r.shown_state,
+        spans_done=p.covered,
+        spans_total=p.total,
+        scanned_rows=p.rows,
+        rate=rate,
+        covered=p.share,
+        rows_estimate=estimated_rows(p),
+        left_s=seconds_left(p, rate) if filling else None,
+        position=_cut(seen, connection, p),
+        lag_s=lag_s,
+        lag_bytes=lag.bytes if lag else None,
+        waiting_for=_waits_for(seen, r, p, connection),
+        note="; ".join(x for x in (seen.unwatched.get(r.id, ""), _note(r, p)) if x),
+        **_told(error),
+        overlay=seen.overlays.get(r.id, 0),
+        unkept=seen.unkept.get(r.id, 0),
+        connection=connection.name,
+    )
+
+
+def _cut(seen: _Seen, connection: ConnectionInfo, p: Progress) -> str:
+    """The upstream position at which the table is read now; empty while nothing of it is."""
+    cuts = seen.newest.cuts if seen.newest and p.covered else ()
+    cut = next((x for x in cuts if x.connection_id == connection.id), None)
+    if cut is None:
+        return ""
+    # idle progress makes no epoch: the same rows are true at the position that was reached meanwhile
+    return connection.position if cut.index == connection.committed_index else cut.position
+
+
+def _overlays(
+    c: Connection, found: list[RelationInfo], reached: dict[int, Progress], newest: Epoch | None, server: Serving | None
+) -> dict[int, int]:
+    """Changes that no fold has taken into the base: when the server's folds last looked, else counted now."""
+    known = {r.id: n for r in found if server is not None and (n := server.overlay(r.id)) is not None}
+    if newest is None:
+        return known
+    ranges = {
+        r.id: Range(r.connection_id, r.upstream_id, begin, newest.index_of(r.connection_id))
+        for r in found
+        if r.id not in known and (begin := reached[r.id].log_index) is not None
+    }
+    return known | progress.changes(c, ranges)
+
+
+def _waits_for(seen: _Seen, r: RelationInfo, p: Progress, connection: ConnectionInfo) -> str:
+    """What a table that is not readable as a whole waits for, in words; empty when it is being worked on."""
+    if r.state is TableState.FAILED:
+        return ""
+    if r.block and p.complete:
+        others = [x for x in seen.relations.values() if x.block == r.block and not seen.progress[x.id].complete]
+        return f"the other tables of its block: {_names(others)}" if others else ""
+    if r.state not in UNFINISHED:
+        return ""
+    if r.control is Control.PAUSED:
+        return f"RESUME BACKFILL {r.name.removeprefix(relations.BESIDE)}"
+    if seen.server is None:
+        return "a server: start `headwater run`"
+    waits = seen.server.waiting_for(r.id) or seen.server.preparing(r.connection_id)
+    if waits.startswith("backfill.rate_limit"):  # above 0 it goes on at that rate, and a note says so
+        return f"ALTER TABLE {r.name} SET (backfill.rate_limit = …): it is 0" if _limit(r) == 0 else ""
+    return waits or ("" if connection.state is ConnectionState.RUNNING else f"connection {connection.name}")
+
+
+def _limit(r: RelationInfo) -> int | None:
+    """Rows per second that the user allows; None = as many as can be."""
+    limit = r.options.get("backfill.rate_limit")
+    return None if limit is None else int(limit)
+
+
+def _note(r: RelationInfo, p: Progress) -> str:
+    """What is as the user wanted it and still worth knowing, in words."""
+    if r.control is Control.CANCELLED:
+        return "its backfill was cancelled: rows that were not read by then come only with their next change"
+    if not r.whole:
+        return "without its history: rows come only with their next change"
+    limit = _limit(r)
+    if limit and r.shown_state == TableState.FILLING:
+        return f"held to {limit:,} rows/s by backfill.rate_limit"
+    if p.total and not p.complete and not r.ordered:
+        return "its keys compare only in the database: readable when complete"
+    return ""
+
+
+def _names(found: Sequence[RelationInfo]) -> str:
+    more = f" and {len(found) - 3} more" if len(found) > 3 else ""
+    return ", ".join(r.name for r in found[:3]) + more
