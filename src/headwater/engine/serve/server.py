@@ -31,6 +31,7 @@ from headwater.engine.serve import journal
 from headwater.engine.serve.supervisor import Supervisor
 from headwater.engine.serve.watcher import Watcher
 from headwater.engine.spark import session as spark
+from headwater.engine.status import sampler
 from headwater.engine.status.sampler import Sampler
 from headwater.errors import FencedError, HeadwaterError, MachineError
 from headwater.meta import connections, lease, spans
