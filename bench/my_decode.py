@@ -26,7 +26,7 @@ from headwater.engine.spark.task import run_task
 from headwater.meta import segments
 from headwater.model import Column, SchemaVersion
 from headwater.model import Part as TablePart
-from headwater.source.mysql.position import table_number
+from headwater.source.mysql.binlog.position import table_number
 from headwater.storage import Storage
 from my_home import NAME, TABLE, Database, fill, servers
 from my_log import Captures, Part, Upstream

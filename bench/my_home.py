@@ -12,7 +12,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from headwater.demo.mariadb import EmbeddedMariaDB
 from headwater.demo.server import EmbeddedServer
 from headwater.errors import MachineError
-from headwater.source.mysql.session import Session
+from headwater.source.mysql.client.session import Session
 from support.mysql import EmbeddedMySQL, MyDatabase
 from support.writer_mysql import numbers
 

@@ -33,8 +33,8 @@ from pymysqlreplication import BinLogStreamReader
 from pymysqlreplication.row_event import WriteRowsEvent
 
 from headwater import config
-from headwater.source.mysql.dump import Start, begin_dump
-from headwater.source.mysql.position import Position, table_number
+from headwater.source.mysql.binlog.position import Position, table_number
+from headwater.source.mysql.client.dump import Start, begin_dump
 from my_home import NAME, TABLE, Database, fill, servers, throw_away
 from support.capture_mysql import log_end
 from support.captured import Captured, Definition

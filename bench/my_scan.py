@@ -18,8 +18,8 @@ from pymysql.constants import COMMAND
 from pymysql.cursors import SSCursor
 
 from headwater.model import Span
-from headwater.source.mysql.scan import settle
-from headwater.source.mysql.table import describe, selection
+from headwater.source.mysql.catalog.table import describe, selection
+from headwater.source.mysql.scan.read_spans import settle
 from my_home import NAME, TABLE, Database, fill, servers, throw_away
 from scan import Race, find_driver, report, run, start_spark
 from support.mysql_scan import bench

@@ -31,7 +31,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 from headwater.backfill.plan import Plan
 from headwater.backfill.plan import spans as spans_of
-from headwater.backfill.scan import ScanJob, scan_span
+from headwater.backfill.read_span import ScanJob, scan_span
 from headwater.demo.embedded import EmbeddedPostgres
 from headwater.engine.spark import jobs, machine
 from headwater.engine.spark import session as spark

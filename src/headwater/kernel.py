@@ -1,7 +1,7 @@
 """Kernels: functions that are compiled for given signatures, once per machine, and run without the GIL.
 
 The code is kept on disk. Whether it is still the source's Numba would tell by the function's own file alone, but a
-kernel has others, and constants, of its folder (and of those above it) compiled into it: here they all count.
+kernel has others, and constants, of its stage and its kind of database compiled into it: here they all count.
 """
 
 from __future__ import annotations
@@ -28,11 +28,12 @@ def kernel(*signatures: object, inline: str = "never") -> Callable[[F], F]:
 @lru_cache
 def stamp(folder: Path) -> str:
     """What the code of a folder's functions is made from."""
+    parts = folder.relative_to(PACKAGE).parts
+    stage, kind = PACKAGE / parts[0], PACKAGE.joinpath(*parts[:2])
+    files = {*stage.glob("*.py"), *kind.rglob("*.py")}
     digest = hashlib.sha256()
-    while folder != PACKAGE:
-        for file in sorted(folder.glob("*.py")):
-            digest.update(file.read_bytes())
-        folder = folder.parent
+    for file in sorted(files):
+        digest.update(file.read_bytes())
     return digest.hexdigest()
 
 

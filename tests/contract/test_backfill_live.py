@@ -14,7 +14,7 @@ from typing import Any
 
 import psycopg
 
-from headwater.backfill.scan import scan_span
+from headwater.backfill.read_span import scan_span
 from headwater.backfill.span import cut as cut_span
 from headwater.model import CoveredSpan, Layout, ScanResult, Span
 from headwater.source.postgres.session import lsn_to_int

@@ -12,7 +12,7 @@ import pytest
 from headwater.demo.embedded import EmbeddedPostgres
 from headwater.source.postgres import publication, slot
 from headwater.source.postgres.cut import files_unchanged, upstream_cut
-from headwater.source.postgres.scan import import_statement
+from headwater.source.postgres.read_spans import import_statement
 from headwater.source.postgres.session import Endpoint, lsn_to_int
 
 WRITERS = 6

@@ -10,10 +10,10 @@ import pytest
 
 from headwater.demo.mariadb import EmbeddedServer
 from headwater.errors import HeadwaterError
-from headwater.source.mysql import watch
-from headwater.source.mysql.find import find_table
-from headwater.source.mysql.position import table_number
-from headwater.source.mysql.types import labels
+from headwater.source.mysql.binlog.position import table_number
+from headwater.source.mysql.catalog import watch
+from headwater.source.mysql.catalog.find import find_table
+from headwater.source.mysql.catalog.types import labels
 from headwater.source.upstream import FoundTable
 from support.mysql import MyDatabase
 

@@ -9,9 +9,9 @@ import pytest
 
 from headwater.demo.mariadb import EmbeddedServer
 from headwater.errors import HeadwaterError
-from headwater.source.mysql.checks import CheckedConnection, check_connection, check_server, notices_of
-from headwater.source.mysql.find import find_table
-from headwater.source.mysql.register import register
+from headwater.source.mysql.catalog.checks import CheckedConnection, check_connection, check_server, notices_of
+from headwater.source.mysql.catalog.find import find_table
+from headwater.source.mysql.client.register import register
 from headwater.source.mysql.server import DAY_S, LogStatus, describe_server, log_end, log_files
 from support.mysql import MyDatabase
 from support.wait import wait_for

@@ -11,7 +11,7 @@ import pytest
 from headwater.demo.mariadb import EmbeddedMariaDB, EmbeddedServer
 from headwater.errors import SourceError
 from headwater.model import Op
-from headwater.source.mysql.position import Position
+from headwater.source.mysql.binlog.position import Position
 from support.mysql import EmbeddedMySQL, MyDatabase
 from support.mysql_log import LogReader, ints
 from support.wait import wait_for

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from headwater.backfill.plan import spans
-from headwater.backfill.scan import scan_span
+from headwater.backfill.read_span import scan_span
 from headwater.backfill.span import WHOLE, locate, one_key
 from headwater.decode.literals import key_texts
 from headwater.decode.values import arrow_schema

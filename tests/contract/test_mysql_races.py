@@ -14,17 +14,17 @@ import numpy as np
 import pymysql
 import pytest
 
-from headwater.backfill.scan import scan_span
+from headwater.backfill.read_span import scan_span
 from headwater.backfill.span import WHOLE
 from headwater.demo.mariadb import EmbeddedMariaDB
 from headwater.errors import Retry, SourceError
-from headwater.source.mysql.ask import binlog_events, query
-from headwater.source.mysql.cut import upstream_cut
-from headwater.source.mysql.gtid import MysqlGtids
-from headwater.source.mysql.low import binlog_end
-from headwater.source.mysql.position import Position
+from headwater.source.mysql.binlog.gtid import MysqlGtids
+from headwater.source.mysql.binlog.position import Position
+from headwater.source.mysql.client.ask import binlog_events, query
+from headwater.source.mysql.client.session import is_mariadb
 from headwater.source.mysql.reach import MysqlReach
-from headwater.source.mysql.session import is_mariadb
+from headwater.source.mysql.scan.cut import upstream_cut
+from headwater.source.mysql.scan.low import binlog_end
 from headwater.source.mysql.upstream import MysqlUpstream
 from support.mysql import EmbeddedMySQL, MyDatabase
 from support.mysql_scan import bench
@@ -294,7 +294,7 @@ def assert_begin_waits(database: MyDatabase) -> None:
 def test_no_cut_is_made_while_a_commit_hangs(
     gtid_mode: str, hanging_mysql: EmbeddedMySQL, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headwater.source.mysql.cut.CALM_S", 1.5)
+    monkeypatch.setattr("headwater.source.mysql.scan.cut.CALM_S", 1.5)
     database = fresh(hanging_mysql, "cut")
     table = bench(database, tmp_path, "t")
     heard: list[str] = []
@@ -373,7 +373,7 @@ def test_mariadb_starts_a_changelog_with_the_last_transaction_before_it(hanging_
 def test_a_cut_under_a_lock_is_exact_too(
     hanging_mysql: EmbeddedMySQL, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headwater.source.mysql.cut.CALM_S", 0.0)  # as on a server that never stands still
+    monkeypatch.setattr("headwater.source.mysql.scan.cut.CALM_S", 0.0)  # as on a server that never stands still
     database = fresh(hanging_mysql, "locked")
     table = bench(database, tmp_path, "t")
     reach = MysqlReach(database.endpoint, may_lock=True)

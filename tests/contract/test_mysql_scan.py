@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from headwater.backfill.scan import scan_span
+from headwater.backfill.read_span import scan_span
 from headwater.backfill.span import WHOLE, one_key
 from headwater.decode.mysql.resultset import to_lake
 from headwater.errors import DataError, HeadwaterError, Retry, SourceError
 from headwater.model import Bound, Joined, Span, Test
 from headwater.source.mysql.begin import prepared
-from headwater.source.mysql.low import binlog_end
+from headwater.source.mysql.scan.low import binlog_end
 from headwater.source.mysql.upstream import MysqlUpstream
 from support.mysql import MyDatabase
 from support.mysql_scan import Bench, bench

@@ -14,10 +14,10 @@ from pymysql.err import OperationalError
 from headwater.demo.machine import free_port
 from headwater.demo.server import EmbeddedServer
 from headwater.errors import HeadwaterError, Retry
-from headwater.source.mysql.ask import query, records
-from headwater.source.mysql.refusals import Place, translate
+from headwater.source.mysql.client.ask import query, records
+from headwater.source.mysql.client.refusals import Place, translate
+from headwater.source.mysql.client.session import Endpoint, quote_identifier, quote_literal
 from headwater.source.mysql.server import describe_server, expect_server, parse_version
-from headwater.source.mysql.session import Endpoint, quote_identifier, quote_literal
 from support.mysql import MyDatabase
 from support.wait import wait_for
 

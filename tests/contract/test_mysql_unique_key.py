@@ -8,8 +8,8 @@ import pytest
 
 from headwater.model import Column, Op
 from headwater.source.frames import Taken
-from headwater.source.mysql import watch
-from headwater.source.mysql.position import table_number
+from headwater.source.mysql.binlog.position import table_number
+from headwater.source.mysql.catalog import watch
 from support.mysql import MyDatabase
 from support.mysql_log import LogReader
 from support.mysql_values import TableLog, columns_of

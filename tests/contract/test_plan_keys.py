@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from headwater.backfill.plan import Plan, spans
-from headwater.backfill.scan import scan_span
+from headwater.backfill.read_span import scan_span
 from headwater.backfill.span import WHOLE, locate
 from headwater.decode.values import arrow_schema
 from headwater.demo.embedded import EmbeddedPostgres

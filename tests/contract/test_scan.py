@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from headwater.backfill.scan import scan_span
+from headwater.backfill.read_span import scan_span
 from headwater.backfill.span import WHOLE, one_key
 from headwater.errors import DataError, HeadwaterError
 from headwater.model import Bound, Span

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from headwater.backfill.scan import scan_span
+from headwater.backfill.read_span import scan_span
 from headwater.backfill.span import WHOLE
 from headwater.demo.embedded import EmbeddedPostgres
 from headwater.errors import HeadwaterError, Retry

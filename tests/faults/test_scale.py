@@ -20,7 +20,7 @@ from typing import Any
 import psutil
 import pytest
 
-from headwater.backfill.scan import ScanJob, scan_span
+from headwater.backfill.read_span import ScanJob, scan_span
 from headwater.demo.embedded import EmbeddedPostgres
 from headwater.meta import relations, spans
 from headwater.meta.store import Meta

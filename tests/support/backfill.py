@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from headwater.backfill.plan import Plan, spans
-from headwater.backfill.scan import ScanJob, job_for
+from headwater.backfill.read_span import ScanJob, job_for
 from headwater.decode.values import lake_type
 from headwater.model import Column, RelationInfo, Span, TableState
 from headwater.source.postgres.catalog import describe_table

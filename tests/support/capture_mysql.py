@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from headwater.source.mysql import server
-from headwater.source.mysql.position import Position, table_number
+from headwater.source.mysql.binlog.position import Position, table_number
 from support.binlog import Reader
 from support.captured import Definition, WriterThreads
 from support.mysql import MyDatabase

@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 
 from headwater.demo.server import EmbeddedServer, Settings
 from headwater.errors import MachineError
-from headwater.source.mysql.session import Endpoint
+from headwater.source.mysql.client.session import Endpoint
 
 SETUP_TIMEOUT_S = 600
 LIBRARIES = "usr/lib/x86_64-linux-gnu"

@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from headwater.source.mysql.session import quote_identifier
+from headwater.source.mysql.client.session import quote_identifier
 from support.mysql import MyDatabase
 from support.mysql_types import BOTH, MARIADB, MYSQL, quoted
 

@@ -15,10 +15,10 @@ from headwater.model import Column, Op, SchemaVersion
 from headwater.source.base import Inbox
 from headwater.source.frames import Frames, Progress, Relation, Taken
 from headwater.source.mysql.begin import place_now
-from headwater.source.mysql.catalog import describe_table
+from headwater.source.mysql.binlog.position import Position, table_number
+from headwater.source.mysql.catalog.catalog import describe_table
+from headwater.source.mysql.catalog.types import upstream_type
 from headwater.source.mysql.log import MysqlLog, MysqlSource
-from headwater.source.mysql.position import Position, table_number
-from headwater.source.mysql.types import upstream_type
 from support.mysql import MyDatabase
 
 TIMEOUT_S = 30.0

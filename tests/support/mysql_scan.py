@@ -9,14 +9,14 @@ from typing import Any
 import pyarrow as pa
 
 from headwater.backfill.plan import Plan, spans
-from headwater.backfill.scan import ScanJob
+from headwater.backfill.read_span import ScanJob
 from headwater.decode.mysql.resultset import select_expression, text_expression, to_lake
 from headwater.decode.mysql.types import lake_type
 from headwater.model import Column, Condition, Span
-from headwater.source.mysql.position import table_number
+from headwater.source.mysql.binlog.position import table_number
+from headwater.source.mysql.catalog.types import RawType, upstream_type
 from headwater.source.mysql.reach import MysqlReach
-from headwater.source.mysql.types import RawType, upstream_type
-from headwater.source.scan import ScanTable
+from headwater.source.spans import ScanTable
 from support.mysql import MyDatabase
 from support.scanned import Scanned
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 from headwater.decode.changes import Changes, decode_changes
 from headwater.decode.mysql.types import lake_type, resolve_type
 from headwater.model import Column, SchemaVersion
-from headwater.source.mysql.find import find_table
+from headwater.source.mysql.catalog.find import find_table
 from support.mysql import MyDatabase
 from support.mysql_log import LogReader
 from support.mysql_types import SESSION, TABLE, Case, cases

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from headwater.backfill.scan import Hooks, scan_span
+from headwater.backfill.read_span import Hooks, scan_span
 from headwater.backfill.span import locate, one_key
 from headwater.decode.changes import OLD, TXN
 from headwater.model import Bound, CoveredSpan, Layout, RelationInfo, ScanResult, Span

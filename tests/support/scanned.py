@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from headwater.backfill.scan import ScanJob, scan_span
+from headwater.backfill.read_span import ScanJob, scan_span
 from headwater.model import ScanResult, Span
 
 

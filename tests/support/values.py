@@ -12,8 +12,9 @@ import psycopg
 import pyarrow as pa
 
 from headwater.decode.changes import Changes, decode_changes
-from headwater.decode.scan import select_expression, to_lake
-from headwater.decode.text import Decoded, decode_text
+from headwater.decode.column import Decoded
+from headwater.decode.postgres.text import decode_text
+from headwater.decode.scanned import select_expression, to_lake
 from headwater.decode.values import arrow_schema, lake_type, resolve_type
 from headwater.model import Column, LogColumn, Op, SchemaVersion, UpstreamType
 from headwater.source.postgres.session import Endpoint, quote_identifier

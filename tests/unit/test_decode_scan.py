@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from headwater.decode.scan import select_expression, to_lake
+from headwater.decode.scanned import select_expression, to_lake
 from headwater.errors import DataError
 from headwater.model import Column, UpstreamType
 

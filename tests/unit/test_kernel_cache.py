@@ -8,7 +8,7 @@ from pathlib import Path
 
 import headwater
 from headwater import kernel
-from headwater.source.mysql import kernels as mysql_kernels
+from headwater.source.mysql.binlog import kernels as mysql_kernels
 
 CALLEE = """from headwater.kernel import kernel
 @kernel("int64(int64)")

@@ -8,10 +8,10 @@ import pytest
 
 from headwater.model import Column, LogColumn, UpstreamType
 from headwater.source.frames import Taken
-from headwater.source.mysql import statement as s
-from headwater.source.mysql.ddl import effects, session_of
-from headwater.source.mysql.judge import Subject, obstacle
-from headwater.source.mysql.statement import Statement
+from headwater.source.mysql.ddl import statement as s
+from headwater.source.mysql.ddl.effects import effects, session_of
+from headwater.source.mysql.ddl.judge import Subject, obstacle
+from headwater.source.mysql.ddl.statement import Statement
 
 
 def column(name: str, type: str, **more: Any) -> Column:

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headwater.source.mysql import statement as s
-from headwater.source.mysql.ddl import Does, Effect, effects
-from headwater.source.mysql.statement import Statement
+from headwater.source.mysql.ddl import statement as s
+from headwater.source.mysql.ddl.effects import Does, Effect, effects
+from headwater.source.mysql.ddl.statement import Statement
 
 T, U = ("db", "t"), ("db", "u")
 TRUNCATE, BREAK, ALTER, SCHEMA, ALL = Does.TRUNCATE, Does.BREAK, Does.ALTER, Does.BREAK_SCHEMA, Does.BREAK_ALL

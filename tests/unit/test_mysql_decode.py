@@ -16,7 +16,7 @@ from headwater.decode.mysql.logged import decode_logged
 from headwater.decode.mysql.types import lake_type
 from headwater.errors import DataError
 from headwater.model import UpstreamType
-from headwater.source.mysql import codes
+from headwater.source.mysql.binlog import codes
 
 CODES = {"tinyint": 1, "smallint": 2, "mediumint": 9, "int": 3, "bigint": 8}
 

@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 
 from headwater.model import Op
 from headwater.source.frames import Progress
-from headwater.source.mysql import events as ev
-from headwater.source.mysql.carry import Server
+from headwater.source.mysql.binlog import events as ev
+from headwater.source.mysql.binlog.carry import Server
+from headwater.source.mysql.binlog.history import History, Now
+from headwater.source.mysql.binlog.position import Position, table_number
+from headwater.source.mysql.binlog.tablemap import parse
 from headwater.source.mysql.frame import MysqlFraming
-from headwater.source.mysql.history import History, Now
-from headwater.source.mysql.position import Position, table_number
-from headwater.source.mysql.tablemap import parse
 from support.mysql_log import DictMemory
 
 START = "binlog.000003:1000 00000000-0000-0000-0000-000000000001:1-5"

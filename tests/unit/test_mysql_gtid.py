@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headwater.errors import DataError
-from headwater.source.mysql import gtid
-from headwater.source.mysql.gtid import MariaGtids, MysqlGtids
-from headwater.source.mysql.position import Position, table_number
+from headwater.source.mysql.binlog import gtid
+from headwater.source.mysql.binlog.gtid import MariaGtids, MysqlGtids
+from headwater.source.mysql.binlog.position import Position, table_number
 from headwater.source.mysql.resume import parse_owned
 
 SERVERS = [uuid.UUID(int=i).bytes for i in (1, 2**127)]

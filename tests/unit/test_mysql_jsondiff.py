@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from headwater.decode.mysql.json import json_text
 from headwater.errors import DataError
 from headwater.model import LogColumn
-from headwater.source.mysql.jsondiff import apply_diffs
-from headwater.source.mysql.partial import whole_rows
-from headwater.source.mysql.tablemap import TableMap
+from headwater.source.mysql.binlog.jsondiff import apply_diffs
+from headwater.source.mysql.binlog.partial import whole_rows
+from headwater.source.mysql.binlog.tablemap import TableMap
 from unit.test_mysql_decode_json import DOCUMENTS, stored
 
 REPLACE, INSERT, REMOVE = 0, 1, 2

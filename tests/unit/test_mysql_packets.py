@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from headwater.errors import DataError
 from headwater.source.base import Inbox
-from headwater.source.mysql import events as ev
-from headwater.source.mysql.flow import BUFFER_BYTES, Flow, Refused
-from headwater.source.mysql.position import Position
-from headwater.source.mysql.unpack import unpack_event
+from headwater.source.mysql.binlog import events as ev
+from headwater.source.mysql.binlog.position import Position
+from headwater.source.mysql.client.flow import BUFFER_BYTES, Flow, Refused
+from headwater.source.mysql.client.unpack import unpack_event
 
 PLACE = Position.of("binlog.000007", 4, 2)
 

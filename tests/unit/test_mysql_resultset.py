@@ -17,10 +17,10 @@ from pymysql import err
 from headwater.decode.mysql.resultset import select_expression, text_expression, to_lake
 from headwater.errors import DataError
 from headwater.model import Bound, Column, Span, UpstreamType
-from headwater.source.mysql.keyset import KeyColumn, condition, literal
-from headwater.source.mysql.low import Low, owned
-from headwater.source.mysql.position import Position
-from headwater.source.mysql.rows import RowStream, texts_of
+from headwater.source.mysql.binlog.position import Position
+from headwater.source.mysql.client.rows import RowStream, texts_of
+from headwater.source.mysql.scan.keyset import KeyColumn, condition, literal
+from headwater.source.mysql.scan.low import Low, owned
 
 EOF_PACKET = b"\xfe\x00\x00\x02\x00"
 
@@ -309,7 +309,7 @@ def test_transactions_that_are_owned_are_read_with_their_tags(monkeypatch: pytes
         (f"{a}:5#12", {f"{a}:5": 12}),
         (f"{a}:5#12:7#13,\n{b}:tag_one:1#14", {f"{a}:5": 12, f"{a}:7": 13, f"{b}:tag_one:1": 14}),
     ):
-        monkeypatch.setattr("headwater.source.mysql.low.query", lambda *_, text=text: [(text,)])
+        monkeypatch.setattr("headwater.source.mysql.scan.low.query", lambda *_, text=text: [(text,)])
         assert owned(None) == expected
 
 

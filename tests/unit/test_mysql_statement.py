@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from headwater.source.mysql import events as ev
-from headwater.source.mysql import statement as s
-from headwater.source.mysql.statement import read_statement
+from headwater.source.mysql.binlog import events as ev
+from headwater.source.mysql.ddl import statement as s
+from headwater.source.mysql.ddl.statement import read_statement
 
 LATIN1, UTF8, SJIS, SWE7 = 8, 45, 13, 10  # collations
 

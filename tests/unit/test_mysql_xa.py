@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headwater.source.mysql.xa import ends_prepared
+from headwater.source.mysql.binlog.xa import ends_prepared
 
 
 @pytest.mark.parametrize(

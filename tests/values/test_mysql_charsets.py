@@ -9,7 +9,7 @@ import pytest
 
 from headwater.decode.mysql.charsets import decode_charset
 from headwater.model import Op
-from headwater.source.mysql.codepoints import REPLACEMENT, knows, read_text
+from headwater.source.mysql.client.codepoints import REPLACEMENT, knows, read_text
 from support.mysql import MyDatabase
 from support.mysql_log import LogReader
 

@@ -12,7 +12,7 @@ import pytest
 
 from headwater.backfill.span import WHOLE
 from headwater.config import LOCK_TIMEOUT_S, SCAN_BATCH_BYTES
-from headwater.decode.scan import to_lake
+from headwater.decode.scanned import to_lake
 from headwater.demo.mariadb import EmbeddedServer
 from headwater.model import Column
 from support.mysql import MyDatabase

@@ -21,13 +21,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from headwater.backfill.scan import job_for, scan_span, scan_table
+from headwater.backfill.read_span import job_for, scan_span, scan_table
 from headwater.backfill.span import WHOLE
 from headwater.changelog import reader
 from headwater.check.verify import reach_in
 from headwater.decode.changes import decode_changes
 from headwater.decode.layout import Layout
-from headwater.decode.scan import to_lake
+from headwater.decode.scanned import to_lake
 from headwater.decode.values import lake_type
 from headwater.errors import DataError, HeadwaterError
 from headwater.meta import connections, relations, segments

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from headwater.config import MAX_SPANS, SPAN_BYTES, SPAN_ROWS
 from headwater.model import Bound, ScanResult, Span
-from headwater.source.scan import Extent
+from headwater.source.spans import Extent
 
 INTEGERS = frozenset({"TINYINT", "SMALLINT", "INT", "BIGINT"})
 DENSE = 0.5  # an integer key with at least this share of its range in use is cut by arithmetic

@@ -18,17 +18,17 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from headwater.backfill.scan import scan_table
+from headwater.backfill.read_span import scan_table
 from headwater.changelog.reader import index_at, read_transactions
 from headwater.check.compare import KEY_LIMIT, Comparison, compare
 from headwater.check.digest import Digest, digest, rows_in
-from headwater.decode.scan import to_lake
+from headwater.decode.scanned import to_lake
 from headwater.errors import SourceError, stored_error
 from headwater.meta import connections, segments
 from headwater.meta.store import Meta
 from headwater.model import Column, ConnectionState, CoveredSpan, Layout, RelationInfo, Span
 from headwater.relation.schema import quoted
-from headwater.source.scan import OnWait, Reach, Scan, UpstreamCut
+from headwater.source.spans import OnWait, Reach, Scan, UpstreamCut
 from headwater.storage import Storage
 
 if TYPE_CHECKING:

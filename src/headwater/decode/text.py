@@ -1,4 +1,4 @@
-"""The one column decoder: places of database texts in a buffer → an Arrow array of lake values."""
+"""Texts that every database writes alike, by their places in a buffer → an Arrow array of lake values."""
 
 from __future__ import annotations
 
@@ -9,10 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headwater.decode import kernels_bytes, kernels_number, kernels_time
-from headwater.decode.arrays import decode_arrays
 from headwater.decode.column import Decoded, column, offsets_of, well
 from headwater.decode.kernels import KEPT, NULL
-from headwater.decode.postgres.types import is_array
 from headwater.decode.values import arrow_type, decimal_size
 from headwater.errors import DataError
 from headwater.model import UpstreamType
@@ -32,8 +30,6 @@ def decode_text(buffer: Any, starts: Any, lengths: Any, upstream: UpstreamType, 
     """
     if lake_type == "STRING":
         return _strings(buffer, starts, lengths)
-    if is_array(upstream) and lake_type.startswith("ARRAY<"):
-        return decode_arrays(buffer, starts, lengths, upstream, lake_type, decode_text)
     if lake_type in ("FLOAT", "DOUBLE"):
         return _floats(buffer, starts, lengths, upstream, lake_type)
     if lake_type == "BINARY":

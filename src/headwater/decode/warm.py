@@ -6,7 +6,7 @@ import importlib
 
 from headwater.decode import dialects
 
-MODULES = ("kernels_number", "kernels_time", "kernels_bytes", "kernels_array")
+MODULES = ("kernels_number", "kernels_time", "kernels_bytes")
 
 
 def compile_kernels() -> None:

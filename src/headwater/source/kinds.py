@@ -9,7 +9,7 @@ from headwater.source.mysql.upstream import MysqlUpstream
 from headwater.source.postgres.upstream import PostgresUpstream
 from headwater.source.upstream import Upstream
 
-KERNELS = ("postgres.frame", "mysql.groups", "mysql.kernels", "mysql.packets", "mysql.rows")
+KERNELS = ("postgres.frame", "mysql.binlog.groups", "mysql.binlog.kernels", "mysql.client.packets", "mysql.client.rows")
 KINDS: dict[str, type[Upstream]] = {"postgres-cdc": PostgresUpstream, "mysql-cdc": MysqlUpstream}
 
 

@@ -14,7 +14,7 @@ from headwater.errors import DataError
 from headwater.model import RelationInfo, SchemaVersion, UpstreamType
 from headwater.source.base import Source
 from headwater.source.options import Option
-from headwater.source.scan import Reach
+from headwater.source.spans import Reach
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from headwater.decode.mysql import kernels_rows
 from headwater.decode.mysql.kernels_rows import VARIES
 from headwater.errors import DataError
 from headwater.model import LogColumn, Op
-from headwater.source.mysql import codes
+from headwater.source.mysql.binlog import codes
 
 
 def lay_out(batch: pa.RecordBatch, layout: Layout) -> Piece:

@@ -15,7 +15,7 @@ from headwater.decode.column import Decoded, column, offsets_of
 from headwater.decode.kernels import KEPT, NULL, UNKEPT
 from headwater.decode.mysql import kernels_text
 from headwater.errors import DataError
-from headwater.source.mysql.codepoints import CODECS, SWAPPED, UTF8, is_tabled, points
+from headwater.source.mysql.client.codepoints import CODECS, SWAPPED, UTF8, is_tabled, points
 
 
 def decode_charset(buffer: Any, starts: Any, lengths: Any, charset: str) -> Decoded:

@@ -16,8 +16,8 @@ from headwater.decode.mysql.types import (
 )
 from headwater.decode.values import MAX_PRECISION
 from headwater.model import Column, LogColumn, SchemaVersion, UpstreamType
-from headwater.source.mysql import codes
-from headwater.source.mysql.codepoints import EVERY_CHARACTER, bytes_of_character
+from headwater.source.mysql.binlog import codes
+from headwater.source.mysql.client.codepoints import EVERY_CHARACTER, bytes_of_character
 
 # Other types that the log writes in one form only, or in an old and a new one that mean the same
 _SAME = {

@@ -14,7 +14,7 @@ from headwater.decode.column import Decoded
 from headwater.decode.mysql import texts
 from headwater.decode.mysql.kernels_times import DATETIME
 from headwater.errors import DataError
-from headwater.source.mysql import codes
+from headwater.source.mysql.binlog import codes
 
 _SMALL_OBJECT, _LARGE_OBJECT, _SMALL_ARRAY, _LARGE_ARRAY, _LITERAL = 0, 1, 2, 3, 4
 _INT16, _UINT16, _INT32, _UINT32, _INT64, _UINT64, _DOUBLE, _STRING, _OPAQUE = 5, 6, 7, 8, 9, 10, 11, 12, 15

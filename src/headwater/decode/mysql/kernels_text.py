@@ -9,7 +9,7 @@ from numba import types
 
 from headwater.decode.kernels import BYTES, KEPT, MARKS, NULL, OFFSETS, PLACES, UNKEPT
 from headwater.kernel import kernel
-from headwater.source.mysql.codepoints import UNDEFINED
+from headwater.source.mysql.client.codepoints import UNDEFINED
 
 POINTS = types.Array(types.uint32, 1, "C", readonly=True)
 _THREE = 0x8F  # in EUC-JP it begins a character of three bytes

@@ -20,8 +20,8 @@ from headwater.decode.text import exact_floats
 from headwater.decode.values import MAX_PRECISION, arrow_type, decimal_size
 from headwater.errors import DataError
 from headwater.model import UpstreamType
-from headwater.source.mysql import codes
-from headwater.source.mysql.codepoints import REPLACEMENT, is_tabled
+from headwater.source.mysql.binlog import codes
+from headwater.source.mysql.client.codepoints import REPLACEMENT, is_tabled
 
 _INTEGERS = {"TINYINT": np.int8, "SMALLINT": np.int16, "INT": np.int32, "BIGINT": np.int64}
 _MOMENTS = {

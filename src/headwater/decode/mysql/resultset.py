@@ -22,7 +22,7 @@ from headwater.decode.text import decode_text
 from headwater.decode.values import arrow_schema, arrow_type
 from headwater.errors import DataError
 from headwater.model import Column, UpstreamType
-from headwater.source.mysql.codepoints import UTF8
+from headwater.source.mysql.client.codepoints import UTF8
 
 ROWS_AT_ONCE = 65_536  # the places of their values stay in the processor's cache
 SRID_BYTES = 4  # before the WKB of a geometry

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from headwater.decode.postgres.evolve import as_written, key_told, still_holds
 from headwater.decode.postgres.pgoutput import lay_out
-from headwater.decode.postgres.scan import select_expression, text_expression, to_lake
+from headwater.decode.postgres.scanned import select_expression, text_expression, to_lake
+from headwater.decode.postgres.text import decode_text as decode_logged
 from headwater.decode.postgres.types import can_hold, comparable, lake_type, resolve_type
-from headwater.decode.text import decode_text as decode_logged
 
 __all__ = [
     "as_written",

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from headwater import crash
 from headwater.backfill.plan import Plan
 from headwater.backfill.plan import spans as spans_of
-from headwater.backfill.scan import scan_table
+from headwater.backfill.read_span import scan_table
 from headwater.config import SMALL_BYTES, SPAN_BYTES, SPAN_ROWS
 from headwater.engine.commit import epoch
 from headwater.engine.fill.scanner import record, wanted_rows
@@ -19,7 +19,7 @@ from headwater.meta.lease import Lease
 from headwater.meta.spans import Planned
 from headwater.model import RelationInfo, Span, SpanState
 from headwater.source.connected import upstream_of
-from headwater.source.scan import Extent, KeyWalk
+from headwater.source.spans import Extent, KeyWalk
 
 FLUSH_S = 0.3  # spans are written down in small batches: the first scans begin at once
 

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from sqlalchemy.engine import Connection
 
 from headwater import crash
-from headwater.backfill.scan import ScanJob, job_for, scan_span
+from headwater.backfill.read_span import ScanJob, job_for, scan_span
 from headwater.config import SPAN_ROWS
 from headwater.engine.home import Home
 from headwater.engine.permit import Permit

@@ -10,7 +10,7 @@ import pandas  # noqa: F401  PySpark loads it with the first batch
 import pyspark.worker  # noqa: F401
 from pyspark.daemon import manager
 
-import headwater.backfill.scan
+import headwater.backfill.read_span
 import headwater.source.kinds  # noqa: F401
 from headwater.decode import dialects
 

@@ -12,9 +12,11 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from headwater.errors import Retry, SourceError
-from headwater.source.mysql.ask import binlog_events, query
-from headwater.source.mysql.gtid import MysqlGtids
-from headwater.source.mysql.low import (
+from headwater.source.mysql.binlog.gtid import MysqlGtids
+from headwater.source.mysql.binlog.position import Position
+from headwater.source.mysql.client.ask import binlog_events, query
+from headwater.source.mysql.client.session import Endpoint, Session, is_mariadb
+from headwater.source.mysql.scan.low import (
     Low,
     between,
     binlog_end,
@@ -25,8 +27,6 @@ from headwater.source.mysql.low import (
     wait_until_through,
     words,
 )
-from headwater.source.mysql.position import Position
-from headwater.source.mysql.session import Endpoint, Session, is_mariadb
 
 PREPARED_S = 1.0
 START_S = 60.0  # a commit may be between the binlog and visibility for so long before a start gives up

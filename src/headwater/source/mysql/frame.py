@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from headwater.source.base import Bytes, Longs
 from headwater.source.frames import Boundary, Frames, Memory, Progress
-from headwater.source.mysql import gtid
-from headwater.source.mysql.batch import Batch
-from headwater.source.mysql.carry import Own, Server
-from headwater.source.mysql.events import OUTSIDE
-from headwater.source.mysql.groups import find_boundary, find_end
-from headwater.source.mysql.gtid import MariaGtids, MysqlGtids
-from headwater.source.mysql.history import History
-from headwater.source.mysql.maps import Maps
-from headwater.source.mysql.position import Position
+from headwater.source.mysql.binlog import gtid
+from headwater.source.mysql.binlog.batch import Batch
+from headwater.source.mysql.binlog.carry import Own, Server
+from headwater.source.mysql.binlog.events import OUTSIDE
+from headwater.source.mysql.binlog.groups import find_boundary, find_end
+from headwater.source.mysql.binlog.gtid import MariaGtids, MysqlGtids
+from headwater.source.mysql.binlog.history import History
+from headwater.source.mysql.binlog.maps import Maps
+from headwater.source.mysql.binlog.position import Position
 
 
 class MysqlFraming:

@@ -15,18 +15,18 @@ from headwater.errors import HeadwaterError, Retry, SourceError
 from headwater.source.base import Inbox
 from headwater.source.frames import Framing
 from headwater.source.mysql import resume
-from headwater.source.mysql.ask import query
-from headwater.source.mysql.carry import Server
-from headwater.source.mysql.dump import FILE_HEAD, begin_dump, file_mark
-from headwater.source.mysql.events import EPOCH_US
-from headwater.source.mysql.flow import Flow, Refused
+from headwater.source.mysql.binlog.carry import Server
+from headwater.source.mysql.binlog.events import EPOCH_US
+from headwater.source.mysql.binlog.history import History, Now, NowColumn
+from headwater.source.mysql.binlog.position import Position
+from headwater.source.mysql.client.ask import query
+from headwater.source.mysql.client.dump import FILE_HEAD, begin_dump, file_mark
+from headwater.source.mysql.client.flow import Flow, Refused
+from headwater.source.mysql.client.session import Endpoint, Session
 from headwater.source.mysql.frame import MysqlFraming
-from headwater.source.mysql.history import History, Now, NowColumn
 from headwater.source.mysql.options import default_server_id
-from headwater.source.mysql.position import Position
 from headwater.source.mysql.resume import Resumption
 from headwater.source.mysql.server import log_status
-from headwater.source.mysql.session import Endpoint, Session
 
 log = logging.getLogger(__name__)
 

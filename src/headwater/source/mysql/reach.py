@@ -5,11 +5,11 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
-from headwater.source.mysql.cut import upstream_cut
-from headwater.source.mysql.extent import MysqlKeyWalk, read_extent
-from headwater.source.mysql.scan import MysqlScan
-from headwater.source.mysql.session import Endpoint
-from headwater.source.scan import Extent, Hooks, KeyWalk, OnWait, Scan, ScanTable, UpstreamCut
+from headwater.source.mysql.client.session import Endpoint
+from headwater.source.mysql.scan.cut import upstream_cut
+from headwater.source.mysql.scan.extent import MysqlKeyWalk, read_extent
+from headwater.source.mysql.scan.read_spans import MysqlScan
+from headwater.source.spans import Extent, Hooks, KeyWalk, OnWait, Scan, ScanTable, UpstreamCut
 
 
 @dataclass(frozen=True, slots=True)

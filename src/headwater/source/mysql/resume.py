@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 from headwater.errors import SourceError
 from headwater.source.base import Standing
-from headwater.source.mysql import gtid
-from headwater.source.mysql.ask import query
-from headwater.source.mysql.dump import FILE_HEAD, LARGEST_OFFSET, Start, file_mark
-from headwater.source.mysql.gtid import Gtids, MariaGtids, MysqlGtids
-from headwater.source.mysql.position import OFFSET_BITS, Position
+from headwater.source.mysql.binlog import gtid
+from headwater.source.mysql.binlog.gtid import Gtids, MariaGtids, MysqlGtids
+from headwater.source.mysql.binlog.position import OFFSET_BITS, Position
+from headwater.source.mysql.client.ask import query
+from headwater.source.mysql.client.dump import FILE_HEAD, LARGEST_OFFSET, Start, file_mark
+from headwater.source.mysql.client.session import Endpoint, Session
 from headwater.source.mysql.server import ServerFacts, describe_server, log_files, no_log
-from headwater.source.mysql.session import Endpoint, Session
 
 START_OVER = "Resync: DROP CONNECTION … CASCADE, then run its CREATE statements again."
 MARK_BYTES = 16 << 10  # of a file are compared: its first transactions have times and numbers of their own

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from headwater.errors import SourceError
-from headwater.source.mysql.ask import place_of, query, records, variables
-from headwater.source.mysql.session import Session, is_mariadb
+from headwater.source.mysql.client.ask import place_of, query, records, variables
+from headwater.source.mysql.client.session import Session, is_mariadb
 
 STATUS_RENAMED = (8, 2, 0)  # MySQL's SHOW MASTER STATUS became SHOW BINARY LOG STATUS
 DAY_S = 86400

@@ -11,17 +11,18 @@ import numpy.typing as npt
 from headwater.errors import DataError
 from headwater.model import RelationInfo
 from headwater.source.base import Source
-from headwater.source.mysql import begin, watch
-from headwater.source.mysql.checks import check_connection
-from headwater.source.mysql.find import find_table
-from headwater.source.mysql.low import Low, binlog_end
+from headwater.source.mysql import begin
+from headwater.source.mysql.binlog.position import OFFSET_BITS, Position
+from headwater.source.mysql.catalog import watch
+from headwater.source.mysql.catalog.checks import check_connection
+from headwater.source.mysql.catalog.find import find_table
+from headwater.source.mysql.client.session import Endpoint
 from headwater.source.mysql.options import OPTIONS, default_server_id
-from headwater.source.mysql.position import OFFSET_BITS, Position
 from headwater.source.mysql.reach import MysqlReach
+from headwater.source.mysql.scan.low import Low, binlog_end
 from headwater.source.mysql.server import describe_server, log_files
-from headwater.source.mysql.session import Endpoint
 from headwater.source.options import Option
-from headwater.source.scan import Reach
+from headwater.source.spans import Reach
 from headwater.source.upstream import FoundTable, LogEnd, Look, Prepared, Verdict
 
 

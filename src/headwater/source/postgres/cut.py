@@ -15,10 +15,10 @@ from typing import Any
 import psycopg
 
 from headwater.config import LOCK_TIMEOUT_S, SCAN_BATCH_BYTES
+from headwater.source.postgres.read_spans import TableScan
 from headwater.source.postgres.replicate import OnWait, run
-from headwater.source.postgres.scan import TableScan
 from headwater.source.postgres.session import Endpoint
-from headwater.source.scan import Scan, ScanTable
+from headwater.source.spans import Scan, ScanTable
 
 
 @dataclass(frozen=True, slots=True)

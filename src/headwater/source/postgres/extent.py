@@ -10,9 +10,9 @@ from headwater.model import Bound, Span
 from headwater.source.keyset import order
 from headwater.source.postgres.ask import query
 from headwater.source.postgres.keyset import ROW, condition
-from headwater.source.postgres.scan import TableScan, describe, key_texts
+from headwater.source.postgres.read_spans import TableScan, describe, key_texts
 from headwater.source.postgres.session import Endpoint
-from headwater.source.scan import Extent, ScanTable
+from headwater.source.spans import Extent, ScanTable
 
 # Of the table itself, or of all leaves of a partitioned one. `reltuples` is -1 where nobody ever counted.
 SIZE = """

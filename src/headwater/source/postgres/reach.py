@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from headwater.source.postgres import extent
 from headwater.source.postgres.cut import PostgresCut, upstream_cut
-from headwater.source.postgres.scan import TableScan
+from headwater.source.postgres.read_spans import TableScan
 from headwater.source.postgres.session import Endpoint
-from headwater.source.scan import Extent, Hooks, OnWait, ScanTable
+from headwater.source.spans import Extent, Hooks, OnWait, ScanTable
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from headwater.source.postgres.reach import PostgresReach
 from headwater.source.postgres.server import describe_server
 from headwater.source.postgres.session import Endpoint, lsn_to_int
 from headwater.source.postgres.snapshot import Snapshot, sees
-from headwater.source.scan import Reach
+from headwater.source.spans import Reach
 from headwater.source.upstream import FoundColumn, FoundTable, LogEnd, Look, Prepared, Verdict
 
 

@@ -1,0 +1,122 @@
+"""Scanning one span: rows of one short transaction into files next to the base. It knows nothing of meta."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from headwater.backfill.files import FILE_BYTES, ROW_GROUP_BYTES, FileWriter
+from headwater.backfill.filter import read_filter
+from headwater.config import LOCK_TIMEOUT_S, SCAN_BATCH_BYTES, SCAN_SLICE_S
+from headwater.decode.layout import Layout
+from headwater.decode.scanned import select_expression, text_expression, to_lake
+from headwater.decode.values import arrow_schema
+from headwater.model import Bound, RelationInfo, ScanResult, Span
+from headwater.source.spans import Hooks, Reach, ScanTable
+from headwater.storage import Storage
+
+
+@dataclass(frozen=True, slots=True)
+class ScanJob:
+    """Everything that a scan needs, as values: it travels to a Spark task. Its repr hides the password."""
+
+    reach: Reach
+    table: ScanTable
+    span: Span
+    root: str  # the home
+    base_path: str  # of the base, relative to the home
+    label: str = "scan"  # how the files' names begin
+    slice_s: float = SCAN_SLICE_S
+    lock_timeout_s: float = LOCK_TIMEOUT_S
+    batch_bytes: int = SCAN_BATCH_BYTES
+    row_group_bytes: int = ROW_GROUP_BYTES
+    file_bytes: int = FILE_BYTES
+    max_rows: int = 0  # the scan stops after so many, and the upstream reads no more; 0: no limit
+
+
+def scan_table(relation: RelationInfo, identity: dict[str, str] | None = None) -> ScanTable:
+    """The upstream table with what a scan selects from it: what decoding wants. `identity` is its connection's."""
+    return ScanTable(
+        schema=relation.upstream_schema,
+        name=relation.upstream_table,
+        columns=relation.columns,
+        key=relation.key,
+        select=tuple(select_expression(c) for c in relation.columns),
+        key_text=tuple(text_expression(c) for c in relation.key_columns),
+        filter=read_filter(relation.filter, relation.columns) if relation.filter else None,
+        upstream_id=relation.upstream_id,
+        identity=identity or {},
+    )
+
+
+def job_for(relation: RelationInfo, reach: Reach, identity: dict[str, str], span: Span, root: str) -> ScanJob:
+    """The scan of one span of a relation; `identity` is its connection's."""
+    return ScanJob(reach, scan_table(relation, identity), span, root, relation.base_path)
+
+
+def scan_span(job: ScanJob, hooks: Hooks = lambda _: None) -> ScanResult:
+    """Reads the span, or as much as fits into `slice_s` and `max_rows`, into files; they are durable on return.
+
+    Nothing is committed anywhere: the caller records the result as an intent and adds the files to the base. When it
+    fails, its files are removed.
+    """
+    deadline = time.monotonic() + job.slice_s
+    progress = _Progress(job)
+    with (
+        job.reach.open_scan(
+            job.table, lock_timeout_s=job.lock_timeout_s, batch_bytes=job.batch_bytes, hooks=hooks
+        ) as scan,
+        FileWriter(
+            Storage(job.root),
+            job.base_path,
+            arrow_schema(job.table.columns),
+            key=job.table.key,
+            label=job.label,
+            row_group_bytes=job.row_group_bytes,
+            file_bytes=job.file_bytes,
+        ) as writer,
+    ):
+        if scan.described is not None:  # a type that has grown must not come as NULLs
+            Layout.of(scan.described, job.table.columns, job.table.key)
+        hooks("scan.before_rows")
+        stopped_at: Bound | None = None
+        for batch in scan.batches(job.span, job.max_rows):
+            writer.write(progress.convert(batch))
+            hooks("scan.batch")
+            full = 0 < job.max_rows <= progress.rows
+            if batch.num_rows and (full or time.monotonic() >= deadline):
+                stopped_at = scan.bound_after(batch)
+                scan.stop()
+                break
+        hooks("scan.after_rows")
+        files = writer.close()
+        scan.finish()
+        hooks("scan.after_message")
+    return ScanResult(
+        saw=scan.seen.saw,
+        high=scan.seen.high,
+        files=files,
+        rows=progress.rows,
+        unkept=dict(progress.unkept),
+        stopped_at=None if stopped_at == job.span.hi else stopped_at,  # it had come to the end
+        server_life=scan.seen.server_life,
+    )
+
+
+class _Progress:
+    """Converts batches to lake types and counts what could not be kept."""
+
+    def __init__(self, job: ScanJob) -> None:
+        self._columns = job.table.columns
+        self._key = job.table.key
+        self.rows = 0
+        self.unkept: Counter[str] = Counter()
+
+    def convert(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        lake, unkept = to_lake(batch, self._columns, self._key)
+        self.rows += lake.num_rows
+        self.unkept.update(unkept)
+        return lake

@@ -1,0 +1,128 @@
+"""The tables of a flow as the walk needs them: flat arrays by slot, and the slot of each table number in the log."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from headwater.source.base import Bytes, Longs
+from headwater.source.mysql.binlog import state as k
+from headwater.source.mysql.binlog import tablemap
+from headwater.source.mysql.binlog.tablemap import TableMap
+
+KEYS_FIRST = 1024
+KEYS_MOST = 1 << 16  # table numbers grow with every DDL; between transactions they may all be forgotten
+
+
+class Maps:
+    """Table descriptions met in a flow, by content; the arrays only grow, and are read by the kernels.
+
+    `active` says which description each table number has now.
+    """
+
+    def __init__(self, mariadb: bool) -> None:
+        self._mariadb = mariadb
+        self.tables: list[TableMap] = []
+        self.active: dict[int, int] = {}
+        self.info: Longs = np.zeros((16, k.SLOT_LENGTH), np.int64)
+        self.columns = np.zeros((256, 2), np.int32)
+        self.steps = np.zeros((256, 2), np.int32)
+        self.contents: Bytes = np.zeros(4096, np.uint8)
+        self.keys: Longs = np.full(KEYS_FIRST, -1, np.int64)
+        self.slots: Longs = np.zeros(KEYS_FIRST, np.int64)
+        self._by_content: dict[bytes, int] = {}
+        self._column_count = self._step_count = self._content_size = 0
+        self._followed: frozenset[int] = frozenset()
+
+    def slot(self, content: bytes) -> int:
+        """The slot of a table map's content, which is read if it is new."""
+        if content not in self._by_content:
+            self._by_content[content] = self._add(tablemap.parse(content, self._mariadb), content)
+        return self._by_content[content]
+
+    def use(self, table_id: int, slot: int) -> None:
+        """From here on rows with this table number are written as the slot says."""
+        if 2 * len(self.active) >= len(self.keys):
+            self._rehash(2 * len(self.keys))
+        self.active[table_id] = slot
+        self._enter(table_id, slot)
+
+    def restore(self, active: Mapping[int, int], described: Iterable[int]) -> None:
+        """Goes back to what an earlier batch knew."""
+        self.active = dict(active)
+        self._rehash(max(KEYS_FIRST, 1 << (2 * len(self.active)).bit_length()))
+        self.info[:, k.DESCRIBED] = 0
+        for slot in described:
+            self.info[slot, k.DESCRIBED] = 1
+
+    def forget(self) -> None:
+        """Between transactions no table number is needed any more; called now and then."""
+        if len(self.active) > KEYS_MOST:
+            self.active = {}
+            self._rehash(KEYS_FIRST)
+
+    def follow(self, ids: frozenset[int]) -> None:
+        """Tells whose rows are wanted."""
+        if ids != self._followed:
+            self._followed = ids
+            for slot, table in enumerate(self.tables):
+                self.info[slot, k.FOLLOWED] = table.id in ids
+
+    def describe(self, table: int, slot: int | None) -> None:
+        """Rows of the table now stand under the description of `slot`, or (None) of none yet."""
+        self.info[self.info[:, k.TABLE] == table, k.DESCRIBED] = 0
+        if slot is not None:
+            self.info[slot, k.DESCRIBED] = 1
+
+    def _add(self, table: TableMap, content: bytes) -> int:
+        slot, steps = len(self.tables), _steps(table.sizes)
+        self.info = _with_room(self.info, slot + 1)
+        self.columns = _with_room(self.columns, self._column_count + len(table.sizes))
+        self.steps = _with_room(self.steps, self._step_count + len(steps))
+        self.contents = _with_room(self.contents, self._content_size + len(content))
+        self.info[slot] = (
+            *(self._content_size, len(content), self._column_count, len(table.sizes), self._step_count, len(steps)),
+            *(table.id, table.id in self._followed, 0),
+        )
+        self.columns[self._column_count : self._column_count + len(table.sizes)] = table.sizes or np.empty((0, 2))
+        self.steps[self._step_count : self._step_count + len(steps)] = steps or np.empty((0, 2))
+        self.contents[self._content_size : self._content_size + len(content)] = np.frombuffer(content, np.uint8)
+        self._column_count += len(table.sizes)
+        self._step_count += len(steps)
+        self._content_size += len(content)
+        self.tables.append(table)
+        return slot
+
+    def _rehash(self, size: int) -> None:
+        self.keys = np.full(size, -1, np.int64)
+        self.slots = np.zeros(size, np.int64)
+        for table_id, slot in self.active.items():
+            self._enter(table_id, slot)
+
+    def _enter(self, table_id: int, slot: int) -> None:
+        mask = len(self.keys) - 1
+        at = (table_id ^ (table_id >> 9)) & mask
+        while self.keys[at] >= 0 and self.keys[at] != table_id:
+            at = (at + 1) & mask
+        self.keys[at] = table_id
+        self.slots[at] = slot
+
+
+def _with_room(array: Any, size: int) -> Any:
+    """The array, or a longer one with the same beginning."""
+    while len(array) < size:
+        array = np.concatenate([array, np.zeros_like(array)])
+    return array
+
+
+def _steps(sizes: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """A row without NULLs: so many fixed bytes, then (unless it is 0) so many bytes of length and what they count."""
+    steps, fixed = [], 0
+    for size, prefix in sizes:
+        fixed += size
+        if prefix:
+            steps.append((fixed, prefix))
+            fixed = 0
+    return [*steps, (fixed, 0)]

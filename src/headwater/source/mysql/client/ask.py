@@ -1,0 +1,63 @@
+"""Questions to the server: a statement in, rows out, refusals as our own errors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pymysql
+
+from headwater.source.mysql.client.refusals import Place, translate
+from headwater.source.mysql.client.session import Session, quote_identifier, quote_literal
+
+
+def qualified(schema: str, name: str) -> str:
+    """A table's name as it can stand in a statement."""
+    return f"{quote_identifier(schema)}.{quote_identifier(name)}"
+
+
+def query(session: Session, statement: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+    """The rows of a statement; a refusal comes as SourceError."""
+    try:
+        with session.cursor() as cursor:
+            cursor.execute(statement, tuple(parameters) or None)
+            return list(cursor.fetchall())
+    except (pymysql.Error, OSError) as e:
+        raise translate(place_of(session), e) from e
+
+
+def records(session: Session, statement: str, parameters: Sequence[Any] = ()) -> list[dict[str, Any]]:
+    """The rows of a statement by lower-case column name: servers differ in what else they show."""
+    try:
+        with session.cursor() as cursor:
+            cursor.execute(statement, tuple(parameters) or None)
+            names = [d[0].lower() for d in cursor.description or ()]
+            return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+    except (pymysql.Error, OSError) as e:
+        raise translate(place_of(session), e) from e
+
+
+def binlog_events(session: Session, file: str, offset: int, most: int = 0) -> list[dict[str, str]]:
+    """What a binlog's file has from an offset on (at most so many; 0: all), each as the server tells it in text.
+
+    It repeats statements as they came, in whatever charset that was: their bytes are taken one by one, as Latin-1.
+    """
+    limit = f" LIMIT {most}" if most else ""
+    decodes, session.use_unicode = session.use_unicode, False
+    try:
+        found = records(session, f"SHOW BINLOG EVENTS IN {quote_literal(file)} FROM {offset}{limit}")
+    finally:
+        session.use_unicode = decodes
+    return [{k: v.decode("latin-1") if isinstance(v, bytes) else str(v or "") for k, v in r.items()} for r in found]
+
+
+def variables(session: Session, names: Sequence[str]) -> Mapping[str, str]:
+    """Global variables by name, as text; those that the server does not have are absent."""
+    listed = ", ".join(f"'{name}'" for name in names)
+    return {k.lower(): v for k, v in query(session, f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ({listed})")}
+
+
+def place_of(session: Session) -> Place:
+    """Where a session leads, for messages."""
+    user = session.user.decode() if isinstance(session.user, bytes) else session.user
+    return Place(session.host, session.port, user, session.db or "")

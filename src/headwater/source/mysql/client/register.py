@@ -1,0 +1,21 @@
+"""How a reader of the log presents itself to the server."""
+
+from __future__ import annotations
+
+import struct
+
+from pymysql.constants import COMMAND
+
+from headwater.source.mysql.client.session import Session
+
+NAME = b"headwater"  # how SHOW REPLICAS calls our readers
+
+
+def register(session: Session, server_id: int) -> None:
+    """Makes the session known as a reader of the log, until it ends; the driver's error if the user may not."""
+    host = struct.pack("<B", len(NAME)) + NAME
+    nobody = b"\0\0"  # no user, no password
+    session._execute_command(
+        COMMAND.COM_REGISTER_SLAVE, struct.pack("<I", server_id) + host + nobody + struct.pack("<HII", 0, 0, 0)
+    )
+    session._read_ok_packet()

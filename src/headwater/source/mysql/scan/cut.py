@@ -1,0 +1,159 @@
+"""A cut of the upstream that is also a cut of its log: the one way to compare both while everything runs.
+
+MariaDB says which place in the binlog a consistent snapshot shows, but for transactions that were prepared (XA). MySQL
+does not: there a read view is taken until the binlog stood still around it with nobody between the binlog and
+visibility.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from headwater.config import LOCK_TIMEOUT_S, SCAN_BATCH_BYTES
+from headwater.errors import HeadwaterError, Retry, SourceError
+from headwater.source.mysql.binlog.position import Position
+from headwater.source.mysql.binlog.xa import ends_prepared
+from headwater.source.mysql.catalog.table import describe
+from headwater.source.mysql.client.ask import binlog_events, query
+from headwater.source.mysql.client.session import Endpoint, Session, is_mariadb
+from headwater.source.mysql.scan.low import (
+    binlog_end,
+    owned,
+    snapshot_place,
+    take_low,
+    wait_until_through,
+    words,
+)
+from headwater.source.mysql.scan.read_spans import CutScan, TableReader, settle
+from headwater.source.mysql.server import expect_server
+from headwater.source.spans import OnWait, Scan, ScanTable, Seen
+
+VIEW = "START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY"
+CALM_S = 5.0  # a busy server stands still between two groups of commits many times in it
+EVENTS_MOST = 10_000  # between two questions; with more of them the next try is asked
+LOCK_S = 5  # for which writers may have to wait when it never does
+
+CHANGED = 1412  # the server's error for a read view that is older than the table's definition: it cannot be read
+
+
+class MysqlCut:
+    """A read view and the position whose commits it sees exactly. Its scans run one after another in its session."""
+
+    def __init__(self, endpoint: Endpoint, session: Session, position: Position, life: str) -> None:
+        self._endpoint = endpoint
+        self._session = session
+        self._life = life
+        self.position = str(position)
+
+    @contextmanager
+    def scan(self, table: ScanTable) -> Iterator[Scan | None]:
+        """Reads the table at the cut; None if it was emptied or rewritten since, and cannot be read there any more."""
+        with self._endpoint.connect() as other:  # the catalog as it is now, outside the cut's transaction
+            at = describe(other, table)
+        reader = TableReader(self._endpoint, self._session, table, at, SCAN_BATCH_BYTES)
+        if not self._readable(at.source):
+            yield None
+            return
+        with CutScan(reader, Seen(self.position, self.position, self._life)) as scan:
+            yield scan
+
+    def _readable(self, source: str) -> bool:
+        try:
+            query(self._session, f"SELECT 1 FROM {source} LIMIT 1")
+        except HeadwaterError as e:
+            cause = e.__cause__.args[0] if e.__cause__ is not None and e.__cause__.args else 0
+            if cause == CHANGED:
+                return False
+            raise
+        return True
+
+
+@contextmanager
+def upstream_cut(endpoint: Endpoint, on_wait: OnWait, shift: int = 0, *, may_lock: bool = False) -> Iterator[MysqlCut]:
+    """A cut that stands while the block runs; `on_wait` hears who stands in the way."""
+    session = endpoint.connect()
+    try:
+        life = expect_server(session, {})
+        settle(session, LOCK_TIMEOUT_S)
+        yield MysqlCut(endpoint, session, _view(endpoint, session, on_wait, shift, may_lock), life)
+    finally:
+        session.close()
+
+
+def _view(endpoint: Endpoint, session: Session, on_wait: OnWait, shift: int, may_lock: bool) -> Position:
+    if is_mariadb(session):
+        place = _exact_view(endpoint, session, on_wait, shift)
+    else:
+        place = _calm_view(endpoint, session, on_wait, shift)
+        if place is None and may_lock:
+            place = _locked_view(endpoint, session, shift)
+    if place is None:
+        raise SourceError(
+            "source.failed",
+            f"{endpoint.place} never stood still for a read view within {CALM_S:.0f} s",
+            "Verify again when fewer commits run at once.",
+            Retry.AUTO,
+        )
+    return place
+
+
+def _exact_view(endpoint: Endpoint, session: Session, on_wait: OnWait, shift: int) -> Position | None:
+    """MariaDB: a read view and its place. What was in the binlog a moment earlier is visible by then; since then no
+    prepared transaction has committed, and all others are as the place says."""
+    deadline = time.monotonic() + CALM_S
+    while time.monotonic() < deadline:
+        low = take_low(endpoint, session, shift)
+        left = wait_until_through(session, low, deadline - time.monotonic())
+        if left:
+            on_wait("; ".join(words(session, left)))
+            continue
+        query(session, VIEW)
+        place = snapshot_place(session, shift)
+        if not _prepared_ended(session, low.position, place):
+            return place
+        query(session, "ROLLBACK")
+    return None
+
+
+def _prepared_ended(session: Session, since: Position, upto: Position) -> bool:
+    """Whether a prepared transaction may have ended between two places of the binlog."""
+    if since.number == upto.number:
+        return False
+    if since.file != upto.file:
+        return True
+    events = binlog_events(session, since.name, since.offset, EVENTS_MOST)
+    found = [e for e in events if int(e["pos"]) < upto.offset]
+    return len(found) == EVENTS_MOST or any(ends_prepared(e["info"]) for e in found)
+
+
+def _calm_view(endpoint: Endpoint, session: Session, on_wait: OnWait, shift: int) -> Position | None:
+    """A read view around which the binlog stood still, with nobody between the binlog and visibility."""
+    gtid = query(session, "SELECT @@global.gtid_mode")[0][0] == "ON"
+    deadline = time.monotonic() + CALM_S
+    told = time.monotonic()
+    while time.monotonic() < deadline:
+        if gtid:
+            before, between = binlog_end(session, shift), owned(session)
+        else:
+            low = take_low(endpoint, session, shift)
+            before, between = low.position, dict.fromkeys(low.between, 0)
+        if not between:
+            query(session, VIEW)
+            if binlog_end(session, shift).number == before.number:
+                return before
+            query(session, "ROLLBACK")
+        elif time.monotonic() - told > 1:
+            told = time.monotonic()
+            on_wait("; ".join(words(session, between)))
+    return None
+
+
+def _locked_view(endpoint: Endpoint, session: Session, shift: int) -> Position:
+    """A read view behind a lock that holds back every commit for a moment."""
+    with endpoint.connect() as locking:
+        query(locking, f"SET SESSION lock_wait_timeout = {LOCK_S}")
+        query(locking, "FLUSH TABLES WITH READ LOCK")
+        query(session, VIEW)
+        return binlog_end(session, shift)

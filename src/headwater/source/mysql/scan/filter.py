@@ -1,0 +1,40 @@
+"""A table's filter as MySQL reads it: judged by bytes and numbers, never by a collation."""
+
+from __future__ import annotations
+
+import datetime
+from decimal import Decimal
+from typing import Any
+
+from headwater.model import Condition
+from headwater.source.filter import render
+from headwater.source.mysql.client.session import quote_identifier
+from headwater.source.mysql.scan.keyset import ROW
+
+
+def filter_text(condition: Condition) -> str:
+    """The condition for a WHERE, in parentheses."""
+    return render(condition, _operand, _constant)
+
+
+def _operand(column: str, value: Any) -> str:
+    """The column as it compares with the constant: text by its UTF-8 bytes, for which no two texts are alike."""
+    quoted = f"{ROW}.{quote_identifier(column)}"
+    return f"CAST(CONVERT({quoted} USING utf8mb4) AS BINARY)" if isinstance(value, str) else quoted
+
+
+def _constant(value: Any) -> str:
+    match value:
+        case bool():
+            return "1" if value else "0"
+        case datetime.datetime():
+            if value.tzinfo is not None:
+                value = value.astimezone(datetime.UTC).replace(tzinfo=None)
+            return f"TIMESTAMP'{value.isoformat(sep=' ')}'"
+        case datetime.date():
+            return f"DATE'{value.isoformat()}'"
+        case str():
+            return f"x'{value.encode().hex()}'"
+        case Decimal():
+            return f"{value:f}"
+    return str(value)
