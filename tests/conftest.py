@@ -43,6 +43,7 @@ SUITES = ("integration", "faults", "docs", "values", "contract", "unit", "versio
 SHARES_SPARK = "spark"
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Says what one of several workers (`--dist loadgroup`) runs together: all tests of one Spark, else a module's."""
     for item in items:
