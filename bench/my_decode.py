@@ -27,7 +27,7 @@ from headwater.meta import segments
 from headwater.model import Column, SchemaVersion
 from headwater.model import Part as TablePart
 from headwater.source.mysql.binlog.position import table_number
-from headwater.storage import Storage
+from headwater.storage import LocalStorage
 from my_home import NAME, TABLE, Database, fill, servers
 from my_log import Captures, Part, Upstream
 from support.capture_mysql import log_end
@@ -48,7 +48,7 @@ class Task:
     upto: int
 
     def __call__(self) -> str:
-        raw = read_table(Storage(self.root), self.pieces, self.after, self.upto)
+        raw = read_table(LocalStorage(self.root), self.pieces, self.after, self.upto)
         return str(decode_changes(raw, self.versions, self.columns, self.key).table.num_rows)
 
 

@@ -45,7 +45,7 @@ from headwater.relation import base, runs
 from headwater.relation.overlay import Overlays
 from headwater.relation.read import dataframe
 from headwater.relation.schema import key_struct
-from headwater.storage import Storage
+from headwater.storage import LocalStorage, Storage
 
 INT8, TEXT = UpstreamType("int8", 20, ordered=True), UpstreamType("text", 25)
 COLUMNS = (
@@ -103,7 +103,7 @@ def fill(storage: Storage, relation: RelationInfo, count: int) -> int:
     files = []
     for first in range(0, count, FILE_ROWS):
         ids = np.arange(first, min(first + FILE_ROWS, count))
-        target = storage.root / relation.base_path / f"part-{first}.parquet"
+        target = Path(storage.address(f"{relation.base_path}/part-{first}.parquet"))
         pq.write_table(rows(ids), target, compression="zstd", store_decimal_as_integer=True)
         stats = {"numRecords": len(ids), "minValues": {"id": int(ids[0])}, "maxValues": {"id": int(ids[-1])}}
         files.append(
@@ -123,7 +123,7 @@ def main() -> None:
 
 
 def measure(home: Path, count: int, rounds: int, most: int) -> None:
-    session, storage = start(home), Storage(home)
+    session, storage = start(home), LocalStorage(home)
     made = Made(count, most + SPARE)
     plain = RelationInfo(
         1, "orders", 1, "public", "orders", 1, COLUMNS, KEY, {}, TableState.LIVE, None, "warehouse/orders", -1, 0
@@ -132,7 +132,7 @@ def measure(home: Path, count: int, rounds: int, most: int) -> None:
     version = fill(storage, plain, count)
     readers: dict[str, Callable[[int], object]] = {}
     readers["base alone"] = lambda _i: (
-        session.read.format("delta").option("versionAsOf", version).load(storage.url(plain.base_path))
+        session.read.format("delta").option("versionAsOf", version).load(storage.address(plain.base_path))
     )
     for name, changes, run_to in (
         ("0", 0, 0),

@@ -38,7 +38,7 @@ from headwater.engine.spark import session as spark
 from headwater.engine.spark.task import run_task
 from headwater.model import Json, RelationInfo, ScanResult, Span, TableState
 from headwater.relation import base
-from headwater.storage import Storage
+from headwater.storage import LocalStorage
 from support.backfill import bench
 
 TABLE = """CREATE TABLE load (id bigint PRIMARY KEY, customer int, ordered timestamptz, amount numeric(12,2),
@@ -78,7 +78,7 @@ class Race:
             base_version=-1,  # not made yet
             begin_index=0,
         )
-        base.create(Storage(self.home), relation)
+        base.create(LocalStorage(self.home), relation)
         return relation
 
 
@@ -98,7 +98,7 @@ class Task:
 
 def headwater(race: Race, relation: RelationInfo) -> None:
     """Plans, scans and commits the table as the server does."""
-    storage = Storage(race.home)
+    storage = LocalStorage(race.home)
     job = dataclasses.replace(race.job, root=str(race.home), base_path=relation.base_path)
     plan = Plan.of(job.reach.read_extent(job.table), ("BIGINT",))
     commits = 0
@@ -159,7 +159,7 @@ def run(race: Race, rounds: int, limits: Contestants) -> dict[str, list[float]]:
             if name not in limits:
                 count = race.session.read.format("delta").load(str(race.home / relation.base_path)).count()
                 assert count == race.rows, f"{name} read {count} of {race.rows} rows"
-            Storage(race.home).remove(relation.base_path)
+            LocalStorage(race.home).remove_folder(relation.base_path)
     return seconds
 
 

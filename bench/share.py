@@ -26,7 +26,7 @@ from headwater.meta.store import Meta
 from headwater.model import CoveredSpan, Layout, RelationInfo, Span, TableState
 from headwater.relation import base, fold
 from headwater.relation.overlay import Overlay, Overlays
-from headwater.storage import Storage
+from headwater.storage import LocalStorage, Storage
 from read import COLUMNS, KEY, SPARE, Made, add_changes, fill
 
 WARM = 3  # rounds that warm the JVM up
@@ -43,7 +43,7 @@ def main() -> None:
 
 
 def measure(home: Path, count: int, rounds: int, changes: int) -> None:
-    session, storage, meta = spark.start(home), Storage(home), Meta(f"sqlite:///{home / 'meta.db'}")
+    session, storage, meta = spark.start(home), LocalStorage(home), Meta(f"sqlite:///{home / 'meta.db'}")
     read = RelationInfo(
         1, "orders", 1, "public", "orders", 1, COLUMNS, KEY, {}, TableState.LIVE, None, "warehouse/orders", -1, 0
     )
@@ -57,7 +57,7 @@ def measure(home: Path, count: int, rounds: int, changes: int) -> None:
     add_changes(meta, folded, changes)
     layout = Layout(folded.id, versions[1], (CoveredSpan(Span(None, None), 0, 0),), True)
     overlay = overlays.at(folded, layout, changes)
-    sessions, url = Sessions(session), storage.url(read.base_path)
+    sessions, url = Sessions(session), storage.address(read.base_path)
     alone = [ask(sessions, url, versions[0]) for _ in range(WARM + rounds)][WARM:]
     folding = Folding(session, storage, folded, layout, overlay)
     with folding:

@@ -18,7 +18,7 @@ from headwater.errors import MachineError
 from headwater.meta import connections, epochs, lease
 from headwater.meta.store import Meta
 from headwater.relation.overlay import Overlays
-from headwater.storage import Storage
+from headwater.storage import LocalStorage
 from support.wait import wait_for
 
 
@@ -31,7 +31,7 @@ def database() -> Iterator[EmbeddedPostgres]:
 
 @pytest.fixture
 def home(database: EmbeddedPostgres, tmp_path: Path) -> Iterator[Home]:
-    opened = Home(tmp_path, Storage(tmp_path), Meta(database.dsn()))
+    opened = Home(tmp_path, LocalStorage(tmp_path), Meta(database.dsn()))
     yield opened
     opened.meta.close()
 

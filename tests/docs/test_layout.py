@@ -16,7 +16,7 @@ import headwater
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "src" / "headwater"
 FILES = sorted(PACKAGE.rglob("*.py"))
-GROUND = ("model", "errors", "config", "storage", "kernel", "crash", "meta")  # anybody may import these
+GROUND = ("model", "errors", "config", "storage", "rundir", "kernel", "crash", "meta")  # anybody may import these
 STAGES = ["source", "changelog", "capture", "decode", "backfill", "relation", "engine", "sql", "check", "observe"]
 STAGES += ["facade", "demo", "cli"]
 DRIVERS = {"psycopg", "adbc_driver_postgresql", "adbc_driver_manager", "pymysql"}
@@ -93,7 +93,21 @@ def test_a_file_is_short_and_says_what_it_is(path: Path) -> None:
 
 def test_every_folder_of_code_is_a_stage() -> None:
     folders = {p.parent.relative_to(PACKAGE).parts[0] for p in FILES if p.parent != PACKAGE}
-    assert folders <= {*STAGES, "meta"}
+    assert folders <= {*STAGES, "meta", "storage"}
+
+
+# What belongs to this machine: the run directory, processes, programs and what users give us. The lake is in none.
+PATH_USERS = ("storage/", "rundir.py", "config.py", "kernel.py", "facade.py", "cli/", "demo/", "capture/process.py")
+PATH_USERS += ("engine/home.py", "engine/permit.py", "engine/serve/", "engine/spark/", "engine/status/metrics.py")
+FILE_CALLS = re.compile(r"\bmemory_map\b|\bos\.(path|open|remove|unlink|makedirs)\b|(?<![.\w])open \(")
+
+
+@pytest.mark.parametrize("path", FILES, ids=name_of)
+def test_the_lakes_files_are_reached_through_its_storage_alone(path: Path) -> None:
+    if not name_of(path).startswith(PATH_USERS):
+        modules = {module.split(".")[0] for _, module in imports(path)}
+        assert not modules & {"pathlib", "shutil", "tempfile", "glob"}
+        assert not FILE_CALLS.search(_code(path))
 
 
 def test_the_spark_context_is_used_in_one_place() -> None:

@@ -74,7 +74,7 @@ def test_a_kill_at_any_point_loses_and_repeats_nothing(point: str, upstream: Ups
         c.wait_caught_up()
         assert c.close() == 0
         assert c.transactions() == upstream.oracle()
-        assert len(c.home.storage.list("changelog")) == segment_count(c), "no file is left behind"
+        assert len(list(c.home.storage.list("changelog"))) == segment_count(c), "no file is left behind"
 
 
 def test_memory_does_not_grow_with_a_transaction(upstream: Upstream, tmp_path: Path) -> None:

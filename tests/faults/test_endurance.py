@@ -97,7 +97,7 @@ def sample(lake: Lake, home: Home, began: float, changes: int) -> Sample:
     read_s = time.monotonic() - asked
     assert answer.rows.to_pylist()[0]["c"] == ROWS
     folders = ("changelog", "runs", "warehouse", "tmp/tail", "logs")
-    files = {f: len(home.storage.list(f)) for f in folders}
+    files = {f: len(list(home.storage.list(f))) for f in folders}
     with home.meta.read() as c:
         rows = {
             t.name: int(c.execute(sa.select(sa.func.count()).select_from(t)).scalar_one())

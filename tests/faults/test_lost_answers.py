@@ -122,7 +122,7 @@ def test_a_published_segment_is_not_touched_by_the_retry_not_even_on_a_full_disk
     based.write(messages)
     after = (based.home.path / path).stat()
     assert (after.st_ino, after.st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
-    assert based.home.storage.list("changelog") == [path]
+    assert list(based.home.storage.list("changelog")) == [path]
     based.assert_changelog()
     based.write(based.batch())
     based.assert_changelog()

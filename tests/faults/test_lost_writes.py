@@ -30,8 +30,8 @@ from headwater.engine.home import Home
 from headwater.errors import HeadwaterError
 from headwater.meta import epochs, intents, lease, merged, relations, runs, spans, tables
 from headwater.model import RelationInfo
+from headwater.rundir import LOCK
 from headwater.source.connected import passed
-from headwater.storage import LOCK
 from support import power, upstreams
 from support.lake import Lake, assert_equal, definitions
 from support.power import Disk, Op, Record
@@ -169,14 +169,15 @@ def _said(lake: Lake) -> str:
 WRITES = """
 import os, sys
 from pathlib import Path
-from headwater.storage import Storage, usable_home
+from headwater.rundir import usable_home
+from headwater.storage import LocalStorage
 home = Path(sys.argv[1])
 usable_home(home)
-with Storage(home).create("new/folder/certain") as f:
+with LocalStorage(home).create("new/folder/certain") as f:
     f.write(b"whole")
 os.makedirs(home / "by/another")
 (home / "by/another/certain").write_bytes(b"whole")
-Storage(home).sync(["by/another/certain"])
+LocalStorage(home).sync(["by/another/certain"])
 with open(home / "no_entry", "wb") as f:
     f.write(b"data that is synced under a name that is not")
     f.flush()
@@ -281,7 +282,7 @@ def not_called(*_: object) -> int:
 def files_of_base(home: Home, relation: RelationInfo, versions: set[int], when: str) -> set[str]:
     """The files of every version that meta names; another Delta reader opens them, and their deletion vectors."""
     found: set[str] = set()
-    path = home.storage.url(relation.base_path)
+    path = home.storage.address(relation.base_path)
     for version in sorted(versions):
         try:
             table = DeltaTable(path, version=version)

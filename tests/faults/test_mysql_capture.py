@@ -94,8 +94,8 @@ def kill_at(point: str, kind: type[Mysql], upstream: Upstream, path: Path) -> No
         c.wait_caught_up()
         assert c.close() == 0
         check(c)
-        assert len(c.home.storage.list("changelog")) == segment_count(c), "no file is left behind"
-        assert c.home.storage.list("aside") == [], "no prepared transaction is left behind"
+        assert len(list(c.home.storage.list("changelog"))) == segment_count(c), "no file is left behind"
+        assert list(c.home.storage.list("aside")) == [], "no prepared transaction is left behind"
 
 
 def check(c: Captured) -> None:

@@ -19,7 +19,7 @@ from headwater.meta.store import Meta
 from headwater.model import Column, CoveredSpan, Layout, Span
 from headwater.relation import base, fold
 from headwater.relation.overlay import Overlays
-from headwater.storage import Storage
+from headwater.storage import LocalStorage
 from support.relation import INT4, relation_of
 
 
@@ -46,7 +46,7 @@ def test_a_base_that_is_written_anew_keeps_every_value_of_every_type(spark: Spar
     assert {*_ARROW} <= {*values}, "a new type needs its values here"
     columns = tuple(Column(f"c{i}", t, INT4) for i, t in enumerate(values))
     relation = replace(relation_of(columns, ("c0",)), base_version=-1)
-    storage, schema = Storage(tmp_path), arrow_schema(columns)
+    storage, schema = LocalStorage(tmp_path), arrow_schema(columns)
     base.create(storage, relation)
     rows = pa.table([pa.array(v, f.type) for v, f in zip(values.values(), schema, strict=True)], schema=schema)
     with FileWriter(storage, relation.base_path, schema, key=relation.key) as writer:
@@ -58,7 +58,7 @@ def test_a_base_that_is_written_anew_keeps_every_value_of_every_type(spark: Spar
     with overlays.use(relation, layout, 0) as overlay:
         files = fold._write(spark, storage, relation, layout, overlay)
     made = base.replace_files(storage, relation.base_path, version, files, "fold", 1)
-    (file,) = DeltaTable(storage.url(relation.base_path), version=made).file_uris()
+    (file,) = DeltaTable(storage.address(relation.base_path), version=made).file_uris()
     found = pq.read_table(file).sort_by([("c0", "descending")])
     assert str(found.to_pylist()) == str(rows.sort_by([("c0", "descending")]).to_pylist())
     assert found.schema == schema

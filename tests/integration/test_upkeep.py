@@ -78,7 +78,9 @@ def test_upkeep_changes_nothing_that_a_reader_sees_and_leaves_few_files(
             change(database, turn)
             hw.sql("FOLD TABLE t")
         wait_for(lambda: len(live_files(home, found.id)) < 6, "the base is rewritten")
-        wait_for(lambda: len(hw._home.storage.list("changelog")) < 16, "segments are merged and the old ones removed")
+        wait_for(
+            lambda: len(list(hw._home.storage.list("changelog"))) < 16, "segments are merged and the old ones removed"
+        )
         vacuumed = home / found.base_path / "_delta_log" / "_last_vacuum_info"
         wait_for(vacuumed.exists, "VACUUM has run beside the pin")
         assert scanned <= data_files(home, found.id), "what a pin needs stays"
@@ -121,7 +123,7 @@ def test_a_rewritten_base_is_in_key_order_and_holds_the_same_rows(spark: SparkSe
     assert len(inside) == 1, f"one file holds the range: {ranges}"
     rewrite.checkpoint(lake.storage, lake.relation)
     assert commits.last_checkpoint(lake.storage, lake.relation.base_path) == lake.version
-    shutil.copytree(lake.storage.url(lake.relation.base_path), tmp_path / "copy")  # Spark has not seen it before
+    shutil.copytree(lake.storage.address(lake.relation.base_path), tmp_path / "copy")  # Spark has not seen it before
     copied = spark.read.format("delta").load(str(tmp_path / "copy"))
     assert copied.count() == len(h.states[index]), "a checkpoint of delta-rs keeps the marks that Spark made"
     rewritten(Rewrite(Way.PURGE, 1))
@@ -135,4 +137,4 @@ def test_a_rewritten_base_is_in_key_order_and_holds_the_same_rows(spark: SparkSe
 
 
 def live(storage: Storage, base_path: str) -> list[str]:
-    return list(DeltaTable(storage.url(base_path)).file_uris())
+    return list(DeltaTable(storage.address(base_path)).file_uris())

@@ -14,6 +14,7 @@ from headwater.source.postgres.catalog import describe_table
 from headwater.source.postgres.extent import KeyWalk, read_extent
 from headwater.source.postgres.reach import PostgresReach
 from headwater.source.postgres.session import Endpoint
+from headwater.storage import LocalStorage
 from support.scanned import Scanned
 
 
@@ -51,7 +52,7 @@ class Bench(Scanned):
 
     def job(self, span: Span, **changes: Any) -> ScanJob:
         identity = changes.pop("identity", {})
-        job = job_for(self.relation, PostgresReach(self.endpoint), identity, span, str(self.home))
+        job = job_for(self.relation, PostgresReach(self.endpoint), identity, span, LocalStorage(self.home))
         return replace(job, **changes)
 
     def plan(self, **options: int) -> Plan:

@@ -92,7 +92,7 @@ class Based:
         columns = (Column("id", "INT", INT4, False), Column("n", "INT", INT4))
         id = add_table(c, "t", columns, ("id",), connection_id=self.log.id, upstream_id=TABLE)
         path = relations.get(c, id).base_path
-        DeltaTable.create(self.home.storage.url(path), SCHEMA)
+        DeltaTable.create(self.home.storage.address(path), SCHEMA)
         relations.set_base_version(c, id, 0)
         relations.set_state(c, id, TableState.FILLING)
         bounds = [None, *(Bound((str(k),)) for k in CUTS), None]
@@ -193,7 +193,7 @@ class Based:
         """The fold, by another engine's MERGE."""
         self.while_merging()
         wanted = {k: v for k, v in self.states[index].items() if any(_inside(s.span, k) for s in layout.spans)}
-        table = DeltaTable(self.home.storage.url(relation.base_path))
+        table = DeltaTable(self.home.storage.address(relation.base_path))
         covered = " OR ".join(_condition(s.span) for s in layout.spans)
         properties = CommitProperties(app_transactions=[Transaction(app_id, version)])
         (
@@ -205,10 +205,10 @@ class Based:
         )
         if self.rng.random() < self.fails_after_commit:
             raise self.failure
-        return int(DeltaTable(self.home.storage.url(relation.base_path)).version())
+        return int(DeltaTable(self.home.storage.address(relation.base_path)).version())
 
     def rewrite(self, relation: RelationInfo) -> None:
-        DeltaTable(self.home.storage.url(relation.base_path)).optimize.compact()
+        DeltaTable(self.home.storage.address(relation.base_path)).optimize.compact()
 
     def assert_exact(self, earlier: Layout | None = None) -> None:
         """Every covered span of the newest layout is the upstream's at its index, from the base alone.
@@ -217,7 +217,7 @@ class Based:
         """
         layout = earlier or self.layout
         assert layout is not None and (earlier or layout.base_version == self.relation.base_version)
-        table = DeltaTable(self.home.storage.url(self.relation.base_path), version=layout.base_version)
+        table = DeltaTable(self.home.storage.address(self.relation.base_path), version=layout.base_version)
         listed = table.to_pyarrow_table().to_pylist()
         for s in layout.spans:
             found = sorted((r["id"], r["n"]) for r in listed if _inside(s.span, r["id"]))

@@ -88,7 +88,7 @@ class Commits:
             spans.add(c, id, spans_of, 0.0)
             path = relations.get(c, id).base_path
         (self.home.path / path).mkdir(parents=True)
-        DeltaTable.create(self.home.storage.url(path), Schema.from_arrow(SCHEMA))
+        DeltaTable.create(self.home.storage.address(path), Schema.from_arrow(SCHEMA))
         with self.home.meta.write() as c:
             relations.set_base_version(c, id, 0)
         return id
@@ -162,7 +162,7 @@ class Commits:
 
     def ids(self, version: int | None = None) -> list[int]:
         """What the base holds, at a version or now."""
-        table = DeltaTable(self.home.storage.url(self.relation.base_path), version=version)
+        table = DeltaTable(self.home.storage.address(self.relation.base_path), version=version)
         return sorted(pa.table(table.to_pyarrow_table())["id"].to_pylist())
 
     def delta_version(self) -> int:
@@ -176,7 +176,7 @@ class Commits:
 
     def _empty(self, relation: RelationInfo, gone: list[Span]) -> int:
         self.emptied.append(gone)
-        DeltaTable(self.home.storage.url(relation.base_path)).delete()
+        DeltaTable(self.home.storage.address(relation.base_path)).delete()
         return self.delta_version()
 
 

@@ -17,6 +17,7 @@ from headwater.source.mysql.binlog.position import table_number
 from headwater.source.mysql.catalog.types import RawType, upstream_type
 from headwater.source.mysql.reach import MysqlReach
 from headwater.source.spans import ScanTable
+from headwater.storage import LocalStorage
 from support.mysql import MyDatabase
 from support.scanned import Scanned
 
@@ -35,7 +36,7 @@ class Bench(Scanned):
         return tuple(by_name[k] for k in self.table.key)
 
     def job(self, span: Span, **changes: Any) -> ScanJob:
-        return replace(ScanJob(self.reach, self.table, span, str(self.home), "base"), **changes)
+        return replace(ScanJob(self.reach, self.table, span, LocalStorage(self.home), "base"), **changes)
 
     def plan(self, **options: int) -> Plan:
         return Plan.of(self.reach.read_extent(self.table), tuple(c.lake_type for c in self.key_columns), **options)

@@ -31,7 +31,7 @@ from headwater.model import (
 from headwater.relation import base, fold, read
 from headwater.relation.overlay import Overlays
 from headwater.relation.schema import FROM, INDEX, MISSING, OLD, OP, TXN, UPSERT, key_struct, overlay_schema
-from headwater.storage import Storage
+from headwater.storage import LocalStorage
 
 INT4 = UpstreamType("int4", 23, ordered=True)
 TEXT = UpstreamType("text", 25, ordered=True)
@@ -212,7 +212,7 @@ class Lake:
 
     def __init__(self, session: SparkSession, root: Path, history: History, **options: str) -> None:
         self.session = session
-        self.storage = Storage(root)
+        self.storage = LocalStorage(root)
         self.meta = Meta(f"sqlite:///{root}/meta.db")
         self.history = history
         self.relation = relation_of(history.columns, history.key, **options)
@@ -236,7 +236,7 @@ class Lake:
         """Reads the span as the upstream was at an index into a file of the base, and covers it."""
         rows = {k: r for k, r in self.history.states[at].items() if inside(span, k)}
         path = f"part-{ordinal}-{at}.parquet"
-        target = self.storage.root / self.relation.base_path / path
+        target = Path(self.storage.address(f"{self.relation.base_path}/{path}"))
         pq.write_table(rows_table(rows, self.history.columns, self.history.key), target)
         low, high = (min(rows)[0], max(rows)[0]) if rows else (None, None)
         stats = {"numRecords": len(rows), "minValues": {"k": low}, "maxValues": {"k": high}, "nullCount": {"k": 0}}

@@ -16,7 +16,7 @@ from headwater.decode.values import arrow_schema
 from headwater.errors import DataError
 from headwater.model import Column, DataFile, RelationInfo, TableState, UpstreamType
 from headwater.relation import base
-from headwater.storage import Storage
+from headwater.storage import LocalStorage
 
 PLAIN = ("BOOLEAN", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE", "DECIMAL(38,9)", "STRING", "BINARY", "DATE")
 TIMES = ("TIMESTAMP", "TIMESTAMP_NTZ")
@@ -31,10 +31,10 @@ def relation(*types: str, **options: str) -> RelationInfo:
 
 
 def created(tmp_path: Path, made: RelationInfo) -> DeltaTable:
-    storage = Storage(tmp_path)
+    storage = LocalStorage(tmp_path)
     assert base.create(storage, made) == 0
     assert base.create(storage, replace(made, base_version=0)) == 0, "an existing one is left as it is"
-    return DeltaTable(storage.url(made.base_path))
+    return DeltaTable(storage.address(made.base_path))
 
 
 def test_every_type_is_what_the_relation_s_columns_are(tmp_path: Path) -> None:
@@ -73,7 +73,7 @@ def test_only_the_features_that_are_used_are_asked_for(
 
 
 def test_a_small_version_is_known_by_its_files(tmp_path: Path) -> None:
-    storage, made = Storage(tmp_path), relation("INT")
+    storage, made = LocalStorage(tmp_path), relation("INT")
     base.create(storage, made)
     assert base.few_files(storage, made.base_path, 0) == base.Few((), 0)
     stats = json.dumps({"numRecords": 1})
@@ -94,7 +94,7 @@ def test_a_small_version_is_known_by_its_files(tmp_path: Path) -> None:
 def test_the_files_of_a_home_are_not_taken_for_those_of_another_that_was_made_in_its_place(tmp_path: Path) -> None:
     made, stats = relation("INT"), json.dumps({"numRecords": 1})
     for name in ("old.parquet", "new.parquet"):
-        storage = Storage(tmp_path)  # as each opening of a home has its own
+        storage = LocalStorage(tmp_path)  # as each opening of a home has its own
         base.create(storage, made)
         (tmp_path / made.base_path / name).write_bytes(b"x")
         base.add_files(storage, made.base_path, [DataFile(name, 1, 1, stats)], "a", 1)

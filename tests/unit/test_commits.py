@@ -6,7 +6,7 @@ import contextlib
 import random
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -15,14 +15,12 @@ from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.exceptions import CommitFailedError
 from deltalake.transaction import AddAction
 
-from headwater import storage as storage_module
-from headwater.engine.commit import committer
 from headwater.engine.commit.committer import FOLD, UPKEEP
 from headwater.errors import DataError
 from headwater.meta import connections, epochs, intents, relations, settle, spans, tables
 from headwater.model import Epoch
 from headwater.relation import base, commits, rewrite
-from headwater.storage import Storage, boot
+from headwater.storage import LocalStorage, local
 from support.based import Based
 
 
@@ -37,13 +35,13 @@ def based(tmp_path: Path) -> Iterator[Based]:
 def synced(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     """What is synced from now on."""
     found: list[Path] = []
-    real = storage_module._fsync
+    real = local.fsync
 
     def fsync(path: Path) -> None:
         real(path)
         found.append(path)
 
-    monkeypatch.setattr(storage_module, "_fsync", fsync)
+    monkeypatch.setattr(local, "fsync", fsync)
     return found
 
 
@@ -176,7 +174,7 @@ def test_after_a_power_loss_a_commit_that_nobody_recorded_is_taken_back_and_made
 def test_where_the_system_does_not_name_its_boots_every_recovery_follows_a_power_loss(
     based: Based, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(committer, "boot", lambda: "")
+    monkeypatch.setattr(LocalStorage, "life", lambda _: "")
     version = left_in_delta(based)
     whole = based.log_entry(version).read_bytes()
     based.log_entry(version).write_bytes(whole[: len(whole) // 2])  # torn
@@ -189,7 +187,7 @@ def test_a_recovery_records_what_a_fold_made_before_it_takes_up_a_rewrite(based:
     """A rewrite is recorded by taking the newest version for what meta has, so no fold may be hidden in that."""
     based.fill()
     with based.meta.write() as c:
-        intents.add(c, based.id, UPKEEP, {"checkpoint": False, "boot": boot()})
+        intents.add(c, based.id, UPKEEP, {"checkpoint": False, "boot": based.home.storage.life()})
     based.change()
     based.fails_after_commit, based.failure = 1.0, KeyboardInterrupt()
     with pytest.raises(KeyboardInterrupt):
@@ -241,17 +239,19 @@ def test_a_log_that_is_taken_back_has_no_gap_wherever_that_is_interrupted(
     for _ in range(3):
         compacted(based)
     storage, path = based.home.storage, based.relation.base_path
-    real, left = Storage.remove, [removed]
+    real, left = LocalStorage.remove, [removed]
 
-    def remove(self: Storage, name: str) -> None:
-        if name.endswith(".json"):
+    def remove(self: LocalStorage, paths: Iterable[str]) -> None:
+        names = list(paths)
+        if any(name.endswith(".json") for name in names):
+            assert len(names) == 1, "several at once go in any order"
             if not left[0]:
                 raise KeyboardInterrupt
             left[0] -= 1
-        real(self, name)
+        real(self, names)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Storage, "remove", remove)
+        patch.setattr(LocalStorage, "remove", remove)
         with contextlib.suppress(KeyboardInterrupt):
             commits.take_back(storage, path, 0)
     assert base.current_version(storage, path) == 3 - removed
@@ -343,12 +343,12 @@ def test_delta_does_not_refuse_a_transaction_twice_so_the_committer_looks_first(
     rows = sum(f.rows for f in files)
     first = base.add_files(storage, path, files, "app", 1)
     assert base.add_files(storage, path, files, "app", 1) == first == base.current_version(storage, path)
-    assert DeltaTable(storage.url(path)).count() == rows
-    table = DeltaTable(storage.url(path))
+    assert DeltaTable(storage.address(path)).count() == rows
+    table = DeltaTable(storage.address(path))
     twice = [AddAction(f"{f.path}?copy", f.bytes, {}, 0, True, f.stats) for f in files]
     properties = CommitProperties(app_transactions=[Transaction("app", 1)])
     table.create_write_transaction(twice, "append", table.schema(), commit_properties=properties)
-    assert DeltaTable(storage.url(path)).version() == first + 1, "delta-rs itself takes it a second time"
+    assert DeltaTable(storage.address(path)).version() == first + 1, "delta-rs itself takes it a second time"
 
 
 def test_a_cover_that_was_committed_keeps_its_own_scans_whatever_the_upstream_does_since(based: Based) -> None:
@@ -412,7 +412,7 @@ def test_a_checkpoint_is_synced_and_the_log_before_it_goes_when_it_is_old(based:
     assert commits.cut(storage, path, based.relation.base_version, now + 60) == version
     assert not based.log_entry(version - 1).exists()
     based.assert_exact()
-    assert DeltaTable(storage.url(path), version=version).version() == version
+    assert DeltaTable(storage.address(path), version=version).version() == version
 
 
 def test_a_checkpoint_that_was_being_written_when_the_power_was_lost_is_not_read(based: Based) -> None:
@@ -444,7 +444,7 @@ def test_the_name_of_a_deletion_vector_is_read_as_delta_writes_it() -> None:
 
 
 def test_a_file_that_exists_is_never_written_to(tmp_path: Path) -> None:
-    storage = Storage(tmp_path)
+    storage = LocalStorage(tmp_path)
     with storage.create("a/b") as f:
         f.write(b"first")
     with pytest.raises(FileExistsError), storage.create("a/b") as f:
@@ -453,13 +453,13 @@ def test_a_file_that_exists_is_never_written_to(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_was_removed_and_made_again_is_synced_again(tmp_path: Path, synced: list[Path]) -> None:
-    storage = Storage(tmp_path)
+    storage = LocalStorage(tmp_path)
     for _ in range(2):
         del synced[:]
         with storage.create("a/b/c") as f:
             f.write(b"data")
         assert {tmp_path, tmp_path / "a", tmp_path / "a/b"} <= set(synced)
-        storage.remove("a")
+        storage.remove_folder("a")
 
 
 @pytest.mark.parametrize("mode", ["append", "overwrite"])

@@ -164,7 +164,7 @@ def test_upkeep_leaves_a_base_alone_whose_cover_is_not_recorded(b: Commits, monk
 
 def test_a_missing_file_is_an_error_and_no_smaller_table(b: Commits) -> None:
     gone = b.scan(0, [1, 2], high=10)
-    b.home.storage.remove(f"{b.relation.base_path}/{gone}")
+    b.home.storage.remove([f"{b.relation.base_path}/{gone}"])
     b.idle(50)
     with pytest.raises(DataError, match="missing"):
         b.committer.cover(b.relation_id)

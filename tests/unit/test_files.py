@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from headwater.backfill.files import FileWriter
-from headwater.storage import Storage
+from headwater.storage import LocalStorage
 
 SCHEMA = pa.schema([("id", pa.int64()), ("s", pa.string())])
 
@@ -21,7 +21,7 @@ def batch(start: int, count: int) -> pa.RecordBatch:
 
 
 def test_batches_come_back_in_order_from_several_files_and_row_groups(tmp_path: Path) -> None:
-    with FileWriter(Storage(tmp_path), "base", SCHEMA, row_group_bytes=3_000, file_bytes=5_000) as writer:
+    with FileWriter(LocalStorage(tmp_path), "base", SCHEMA, row_group_bytes=3_000, file_bytes=5_000) as writer:
         for start in range(0, 1000, 50):
             writer.write(batch(start, 50))
         files = writer.close()
@@ -37,30 +37,30 @@ def test_batches_come_back_in_order_from_several_files_and_row_groups(tmp_path: 
 
 
 def test_nothing_written_is_no_file(tmp_path: Path) -> None:
-    with FileWriter(Storage(tmp_path), "base", SCHEMA) as writer:
+    with FileWriter(LocalStorage(tmp_path), "base", SCHEMA) as writer:
         writer.write(batch(0, 0))
         assert writer.close() == ()
-    assert Storage(tmp_path).list("base") == []
+    assert list(LocalStorage(tmp_path).list("base")) == []
 
 
 @pytest.mark.parametrize("closed", [False, True])
 def test_a_failure_removes_every_file(closed: bool, tmp_path: Path) -> None:
     with (
         pytest.raises(RuntimeError, match="halfway"),
-        FileWriter(Storage(tmp_path), "base", SCHEMA, row_group_bytes=100, file_bytes=1_000) as writer,
+        FileWriter(LocalStorage(tmp_path), "base", SCHEMA, row_group_bytes=100, file_bytes=1_000) as writer,
     ):
         for start in range(0, 200, 50):
             writer.write(batch(start, 50))
         if closed:
             assert len(writer.close()) > 1
         raise RuntimeError("halfway")
-    assert Storage(tmp_path).list("base") == []
+    assert list(LocalStorage(tmp_path).list("base")) == []
 
 
 def test_two_writers_of_one_span_never_meet(tmp_path: Path) -> None:
     paths = set()
     for _ in range(2):
-        with FileWriter(Storage(tmp_path), "base", SCHEMA, label="7") as writer:
+        with FileWriter(LocalStorage(tmp_path), "base", SCHEMA, label="7") as writer:
             writer.write(batch(0, 1))
             paths |= {f.path for f in writer.close()}
     assert len(paths) == 2 and all(p.startswith("7-") and p.endswith(".parquet") for p in paths)
@@ -69,7 +69,7 @@ def test_two_writers_of_one_span_never_meet(tmp_path: Path) -> None:
 def test_a_row_group_has_no_range_of_a_float(tmp_path: Path) -> None:
     """Arrow's footer would leave NaN out of it, and Spark would skip the row group for `f > 5`."""
     schema = pa.schema([("id", pa.int64()), ("f", pa.float64()), ("a", pa.list_(pa.float64()))])
-    with FileWriter(Storage(tmp_path), "base", schema) as writer:
+    with FileWriter(LocalStorage(tmp_path), "base", schema) as writer:
         writer.write(pa.record_batch([[1, 2], [1.0, float("nan")], [[1.0], None]], schema=schema))
         (file,) = writer.close()
     group = pq.ParquetFile(tmp_path / "base" / file.path).metadata.row_group(0)

@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 import headwater
-from headwater import storage
+from headwater import rundir
 from headwater.cli import frame
 from headwater.cli.app import app
 from headwater.engine import permit
 from headwater.engine.home import Home, HomeLock, is_home
 from headwater.engine.serve import wire
 from headwater.errors import HeadwaterError
-from headwater.storage import FILES, FOLDERS
+from headwater.rundir import FILES, FOLDERS
 
 READING = (
     ("status",),
@@ -124,8 +124,8 @@ def test_only_its_owner_can_read_a_home(tmp_path: Path) -> None:
 
 def test_a_new_home_outlives_a_power_loss(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     synced: list[Path] = []
-    monkeypatch.setattr(storage, "_fsync", synced.append)
-    storage.usable_home(tmp_path / "new" / "home")
+    monkeypatch.setattr(rundir, "fsync", synced.append)
+    rundir.usable_home(tmp_path / "new" / "home")
     assert {tmp_path, tmp_path / "new"} <= set(synced), "the names that lead to it are durable"
 
 

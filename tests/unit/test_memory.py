@@ -23,7 +23,7 @@ def memory(home: Home, resumed: int = 0) -> HomeMemory:
 
 
 def files(home: Home) -> int:
-    return len(home.storage.list("aside"))
+    return len(list(home.storage.list("aside")))
 
 
 def test_parts_are_given_back_in_order_and_go_once_the_batch_is_published(home: Home) -> None:

@@ -146,21 +146,21 @@ def test_a_merge_that_lost_a_race_or_its_lease_leaves_no_file_and_changes_nothin
 ) -> None:
     monkeypatch.setattr(merge, "LEAST", 2)
     written(log, [3, 3, 3], [])
-    before, files = contents(log), log.home.storage.list("changelog")
+    before, files = contents(log), list(log.home.storage.list("changelog"))
 
     def fenced(c: Any) -> None:
         lease.check(c, lease.Lease("server", "me", 7))
 
     with pytest.raises(Exception, match="another owner"):
         merge.merge_once(log.home.meta, log.home.storage, log.id, now=time.time() + 61, age_s=60, check=fenced)
-    assert (contents(log), log.home.storage.list("changelog")) == (before, files)
+    assert (contents(log), list(log.home.storage.list("changelog"))) == (before, files)
 
     def removed(point: str) -> None:
         with log.home.meta.write() as c:
             connections.remove(c, log.id)
 
     assert merge.merge_once(log.home.meta, log.home.storage, log.id, now=time.time() + 61, age_s=60, at=removed) is None
-    assert log.home.storage.list("changelog") == files
+    assert list(log.home.storage.list("changelog")) == files
 
 
 def test_a_start_removes_merged_files_that_nobody_recorded_and_no_capture_s(
@@ -178,7 +178,7 @@ def test_a_start_removes_merged_files_that_nobody_recorded_and_no_capture_s(
     late = f"{folder}/{99:020d}-1.arrow"  # a segment that its capture is about to publish
     merge.write(log.home.storage, late, old)
     clean_start(Home.open(log.home.path))
-    left = log.home.storage.list("changelog")
+    left = list(log.home.storage.list("changelog"))
     assert unrecorded not in left and {known.path, late, *(s.path for s in old)} == set(left)
 
 

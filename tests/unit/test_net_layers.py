@@ -19,7 +19,7 @@ from headwater.relation.keys import joined
 from headwater.relation.net import holes, net, touched
 from headwater.relation.overlay import usable
 from headwater.relation.tail import Tails
-from headwater.storage import Storage
+from headwater.storage import LocalStorage
 from support.relation import Change, History, changes_table, columns_of, relation_of
 
 COLUMNS = columns_of()
@@ -132,7 +132,7 @@ class Recorded(Tails):
     """Remembers what had to be decoded."""
 
     def __init__(self, root: Path, history: History) -> None:
-        super().__init__(Storage(root), Meta(f"sqlite:///{root}/meta.db"))
+        super().__init__(LocalStorage(root), Meta(f"sqlite:///{root}/meta.db"))
         self.history = history
         self.decoded: list[tuple[int, int]] = []
 

@@ -98,7 +98,7 @@ def test_an_idle_position_moves_without_a_segment_and_never_backwards(log: Log) 
     log.write(keepalive(400))
     info = log.info()
     assert (info.position, info.resume_position, info.last_index) == ("0/1F4", "0/1F4", 0)
-    assert log.home.storage.list("changelog") == []
+    assert list(log.home.storage.list("changelog")) == []
 
 
 def test_an_owner_who_lost_the_lease_publishes_nothing_and_touches_no_file_of_the_new_one(log: Log) -> None:
@@ -153,19 +153,19 @@ def test_a_segment_goes_only_when_nobody_needs_it_and_it_is_old(log: Log) -> Non
     assert expire(needed_after=2, keep_s=-1) == 2
     assert [r["index"] for r in log.read(1)] == [3, 4, 5]
     assert expire(needed_after=100, keep_s=-1) == 1  # never what is past the last commit
-    assert len(log.home.storage.list("changelog")) == 1
+    assert len(list(log.home.storage.list("changelog"))) == 1
     assert log.info().last_index == 5
 
 
 def test_a_segment_file_that_is_gone_or_damaged_is_a_clear_error(log: Log) -> None:
     log.write(begin(101), relation(1, "a"), row("I", 1), commit(200))
     (path,) = log.home.storage.list("changelog")
-    Path(log.home.storage.url(path)).write_bytes(b"not a segment")
+    Path(log.home.storage.address(path)).write_bytes(b"not a segment")
     for _ in range(2):
         with pytest.raises(DataError, match="changelog") as e:
             log.read(1)
         assert e.value.code == "data.history_missing"
-        log.home.storage.remove(path)
+        log.home.storage.remove([path])
 
 
 def test_more_than_a_gigabyte_of_one_table_is_spread_over_several_batches(log: Log) -> None:

@@ -316,7 +316,7 @@ def test_random_commits_are_captured_and_agree_with_scans_at_a_cut(running: Capt
         identity = connections.get(m, running.id).identity
     with version.writers(seed) as writers:
         wait_for(lambda: writers.commits > COMMITS or writers.failures, "commits", 60)
-        scans = [scan_span(job_for(r, upstream.reach, identity, WHOLE, str(running.home.path))) for r in followed]
+        scans = [scan_span(job_for(r, upstream.reach, identity, WHOLE, running.home.storage)) for r in followed]
         began = writers.commits
         wait_for(lambda: writers.commits > began + COMMITS or writers.failures, "more commits", 60)
         cuts = [rows_at_a_cut(upstream, r) for r in followed]
@@ -329,7 +329,7 @@ def test_random_commits_are_captured_and_agree_with_scans_at_a_cut(running: Capt
 def test_a_column_that_is_added_leaves_a_table_as_it_was(running: Captured, version: Version) -> None:
     relation = follow(running, version, "item")
     upstream = upstream_of(running.home.meta, running.id)
-    result = scan_span(job_for(relation, upstream.reach, {}, WHOLE, str(running.home.path)))
+    result = scan_span(job_for(relation, upstream.reach, {}, WHOLE, running.home.storage))
     for statement in (
         "INSERT INTO item VALUES (1, 1, 'before')",
         "ALTER TABLE item ADD COLUMN extra int NOT NULL DEFAULT 7",

@@ -71,8 +71,7 @@ class FileWriter:
             return
         if self._open is not None:
             self._open.abandon()
-        for file in self._files:
-            self._storage.remove(f"{self._folder}/{file.path}")
+        self._storage.remove(f"{self._folder}/{file.path}" for file in self._files)
 
     def _flush(self) -> None:
         if not self._waiting:

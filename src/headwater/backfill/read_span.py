@@ -26,8 +26,8 @@ class ScanJob:
     reach: Reach
     table: ScanTable
     span: Span
-    root: str  # the home
-    base_path: str  # of the base, relative to the home
+    storage: Storage
+    base_path: str  # of the base, in the storage
     label: str = "scan"  # how the files' names begin
     slice_s: float = SCAN_SLICE_S
     lock_timeout_s: float = LOCK_TIMEOUT_S
@@ -52,9 +52,9 @@ def scan_table(relation: RelationInfo, identity: dict[str, str] | None = None) -
     )
 
 
-def job_for(relation: RelationInfo, reach: Reach, identity: dict[str, str], span: Span, root: str) -> ScanJob:
+def job_for(relation: RelationInfo, reach: Reach, identity: dict[str, str], span: Span, storage: Storage) -> ScanJob:
     """The scan of one span of a relation; `identity` is its connection's."""
-    return ScanJob(reach, scan_table(relation, identity), span, root, relation.base_path)
+    return ScanJob(reach, scan_table(relation, identity), span, storage, relation.base_path)
 
 
 def scan_span(job: ScanJob, hooks: Hooks = lambda _: None) -> ScanResult:
@@ -70,7 +70,7 @@ def scan_span(job: ScanJob, hooks: Hooks = lambda _: None) -> ScanResult:
             job.table, lock_timeout_s=job.lock_timeout_s, batch_bytes=job.batch_bytes, hooks=hooks
         ) as scan,
         FileWriter(
-            Storage(job.root),
+            job.storage,
             job.base_path,
             arrow_schema(job.table.columns),
             key=job.table.key,

@@ -38,7 +38,7 @@ from headwater.meta.store import Meta
 from headwater.model import ConnectionInfo, ConnectionState
 from headwater.source.base import Log
 from headwater.source.connected import source_of
-from headwater.storage import Storage
+from headwater.storage import LocalStorage, Storage
 
 BACKOFF_FIRST_S = 0.5
 BACKOFF_LAST_S = 30.0
@@ -158,8 +158,7 @@ class Capture:
             # a newer owner's file, written and not yet published, is not ours to remove
             if path not in live and (fence := segment.fence_of(path)) is not None and fence < self._lease.fence
         ]
-        for path in {*dead, *orphans}:
-            self._storage.remove(path)
+        self._storage.remove({*dead, *orphans})
         return connection
 
     def _receive(self, connection: ConnectionInfo, flow: Log) -> None:
@@ -272,7 +271,7 @@ def main() -> int:
     try:
         until = Until.parse(arguments.until) if arguments.until else None
         home = Path(arguments.home).absolute()
-        capture = Capture(Meta(config.meta_url_from(home)), Storage(home), arguments.connection, until)
+        capture = Capture(Meta(config.meta_url_from(home)), LocalStorage(home), arguments.connection, until)
     except HeadwaterError as e:
         log.error("%s: %s", e.code, e.message)
         return e.exit_status

@@ -27,25 +27,21 @@ class HomeMemory:
         self._begun = resumed
         self._written: list[str] = []  # by the batch that is being framed
         self._dead: list[str] = []  # once it is published
-        found = storage.list(self._folder())
-        for path in [p for p in found if _begun(p) >= resumed]:
-            storage.remove(path)
+        found = list(storage.list(self._folder()))
+        storage.remove(p for p in found if _begun(p) >= resumed)
         left = [p for p in found if _begun(p) < resumed]
         for mark in [p for p in left if _is_mark(p)]:
-            for path in [p for p in left if _is_dead(p, mark)]:
-                storage.remove(path)
-            storage.remove(mark)
+            storage.remove(p for p in left if _is_dead(p, mark))
+            storage.remove([mark])
 
     def begin(self, position: int) -> None:
         """A batch begins, or begins again, at a position's number."""
-        for path in self._written:
-            self._storage.remove(path)
+        self._storage.remove(self._written)
         self._written, self._dead, self._begun = [], [], position
 
     def published(self) -> None:
         """The batch is durable: what it made superfluous goes."""
-        for path in self._dead:
-            self._storage.remove(path)
+        self._storage.remove(self._dead)
         self._written, self._dead = [], []
 
     def followed(self) -> frozenset[int]:
@@ -65,9 +61,9 @@ class HomeMemory:
     def put(self, name: str, part: int, data: bytes) -> None:
         own = f"{self._folder()}/{name}/{self._begun:020d}-"
         if not part:
-            for path in [p for p in self._written if p.startswith(own)]:
-                self._storage.remove(path)
-                self._written.remove(path)
+            again = [p for p in self._written if p.startswith(own)]
+            self._storage.remove(again)
+            self._written = [p for p in self._written if p not in again]
             self._dead = [p for p in self._dead if not p.startswith(own)]
             self._end(name, ANEW)
         self._write(f"{own}{part:08d}.bin", data)
@@ -77,7 +73,7 @@ class HomeMemory:
         if not paths:
             return None
         newest = max(_begun(p) for p in paths)
-        return b"".join(self._storage.map(p).read() for p in paths if _begun(p) == newest)
+        return b"".join(self._storage.read(p) for p in paths if _begun(p) == newest)
 
     def remove(self, name: str) -> None:
         self._end(name, GONE)
@@ -91,7 +87,7 @@ class HomeMemory:
             self._dead += [*paths, path]
 
     def _write(self, path: str, data: bytes) -> None:
-        self._storage.remove(path)  # a mark may be set more than once in a batch
+        self._storage.remove([path])  # a mark may be set more than once in a batch
         with self._storage.create(path) as f:
             f.write(data)
         self._written.append(path)

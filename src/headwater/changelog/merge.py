@@ -113,7 +113,7 @@ def merge_once(
         _remove_unpublished(meta, storage, new)
         raise
     if not done:  # removed meanwhile: by retention, or with its connection
-        storage.remove(path)
+        storage.remove([path])
         return None
     return new
 
@@ -124,7 +124,7 @@ def _remove_unpublished(meta: Meta, storage: Storage, new: Segment) -> None:
         with meta.write() as c:  # a write waits until a COMMIT that is still under way has ended
             known = new.path in merged.paths(c, new.connection_id)
         if not known:
-            storage.remove(new.path)
+            storage.remove([new.path])
 
 
 def write(storage: Storage, path: str, old: Sequence[Segment]) -> Segment:

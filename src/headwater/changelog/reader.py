@@ -71,7 +71,7 @@ def _transactions(file: pa.ipc.RecordBatchFileReader) -> pa.RecordBatch:
 def open_file(storage: Storage, path: str) -> pa.ipc.RecordBatchFileReader:
     """A segment's batches; an error with the way out if the file is gone or damaged."""
     try:
-        return pa.ipc.open_file(storage.map(path))
+        return pa.ipc.open_file(storage.open(path))
     except FileNotFoundError as e:
         raise DataError(
             "data.history_missing",

@@ -30,6 +30,5 @@ def expire(
         # an open transaction's pieces are cut back by the capture alone
         upto = min(needed_after, connections.get(c, connection_id).committed_index)
         paths = segments.remove(c, connection_id, upto, now - keep_s)
-    for path in paths:
-        storage.remove(path)
+    storage.remove(paths)
     return len(paths)

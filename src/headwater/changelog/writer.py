@@ -110,7 +110,7 @@ class SegmentWriter:
     def _drop_unpublished(self) -> None:
         """Removes what an attempt wrote that meta does not have."""
         if self._unanswered is not None and self._unanswered.path:
-            self._storage.remove(self._unanswered.path)
+            self._storage.remove([self._unanswered.path])
         self._unanswered = None
 
     def _answered(self) -> None:

@@ -16,7 +16,8 @@ from headwater.engine.live import Live
 from headwater.engine.serve.wire import SOCKET
 from headwater.errors import MachineError
 from headwater.meta.store import Meta
-from headwater.storage import LOCK, META, Storage, private_file, usable_home
+from headwater.rundir import LOCK, META, private_file, usable_home
+from headwater.storage import LocalStorage, Storage
 
 HOMES_SHOWN = 3
 
@@ -40,7 +41,7 @@ class Home:
         url = config.meta_url_from(path)
         if url == config.own_meta_url(path):
             private_file(path / META)
-        return cls(path, Storage(path), Meta(url), tuple(notices))
+        return cls(path, LocalStorage(path), Meta(url), tuple(notices))
 
     @property
     def socket(self) -> Path:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headwater.errors import FencedError, MachineError
-from headwater.storage import private_file
+from headwater.rundir import private_file
 
 FILE = "permit"
 

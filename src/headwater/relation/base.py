@@ -19,6 +19,7 @@ from deltalake.transaction import AddAction
 from headwater.errors import base_damaged
 from headwater.model import Column, DataFile, RelationInfo
 from headwater.relation import birth, commits
+from headwater.relation.delta import delta_table
 from headwater.relation.schema import quoted
 from headwater.storage import Storage
 
@@ -49,7 +50,7 @@ STATISTICS_TYPES = (
 def create(storage: Storage, relation: RelationInfo) -> int:
     """Makes the empty base of a relation, durable, and gives its Delta version; one that meta has is left as it is."""
     if relation.base_version < 0:
-        storage.remove(relation.base_path)  # what an interrupted creation left may be torn, or no table at all
+        storage.remove_folder(relation.base_path)  # what an interrupted creation left may be torn, or no table at all
         birth.write(storage, relation.base_path, relation.columns, _properties(relation))
     version = current_version(storage, relation.base_path)
     commits.make_durable(storage, relation.base_path, relation.base_version, version)
@@ -120,7 +121,7 @@ def few_files(storage: Storage, base_path: str, version: int) -> Few | None:
 def _few_files(storage: Storage, base_path: str, version: int) -> Few | None:
     """A version's files never change, and no other base is made at its place while a home is open."""
     try:
-        table = DeltaTable(storage.url(base_path), version=version)
+        table = delta_table(storage, base_path, version)
     except DeltaError:  # Delta says what is wrong with it
         return None
     actions = pa.table(table.get_add_actions(flatten=True))
@@ -154,7 +155,7 @@ def replace_files(
 
     It fails if there is a later version by now: what that has done is not in the files.
     """
-    table = DeltaTable(storage.url(base_path), version=replaced)
+    table = delta_table(storage, base_path, replaced)
     return _commit(storage, base_path, table, "overwrite", files, app_id, version)
 
 
@@ -176,14 +177,14 @@ def _commit(
 
 def _open(storage: Storage, base_path: str) -> DeltaTable:
     try:
-        return DeltaTable(storage.url(base_path))
+        return delta_table(storage, base_path)
     except TableNotFoundError as e:
         raise base_damaged(f"there is no base at {base_path}") from e
 
 
 def _recorded_at(storage: Storage, base_path: str, version: int, app_id: str) -> int | None:
     try:
-        return DeltaTable(storage.url(base_path), version=version).transaction_version(app_id)  # type: ignore[no-any-return]
+        return delta_table(storage, base_path, version).transaction_version(app_id)  # type: ignore[no-any-return]
     except DeltaError:  # a version so old that its log is gone: what is searched for is newer
         return None
 

@@ -67,11 +67,11 @@ def take_back(storage: Storage, base_path: str, version: int, *, checkpoint: boo
     ]
     if not later:
         return
-    for path in (f"{log}/{LAST_CHECKPOINT}", _checksum(f"{log}/{LAST_CHECKPOINT}")):
-        storage.remove(path)  # it may name one of them; a reader that has none looks for the checkpoints themselves
-    for path in sorted(later, key=lambda path: -(_version_of(path) or 0)):
-        storage.remove(path)  # from the end, so that a crash leaves no gap
-    storage.sync_directory(log)
+    last = f"{log}/{LAST_CHECKPOINT}"
+    storage.remove([last, _checksum(last)])  # it may name one of them; without it a reader looks for checkpoints
+    for path in sorted(later, key=lambda path: -(_version_of(path) or 0)):  # from the end: a crash leaves no gap
+        storage.remove([path])
+    storage.sync_folder(log)
 
 
 def cut(storage: Storage, base_path: str, needed: int, before: float) -> int:
@@ -84,9 +84,10 @@ def cut(storage: Storage, base_path: str, needed: int, before: float) -> int:
     if kept > needed or not all(storage.exists(f"{log}/{name}") for name in _checkpoint_files(storage, base_path)):
         return 0
     versions = ((of, path) for path in storage.list(log) if (of := _version_of(path)) is not None)
-    old = sorted((of, path) for of, path in versions if of < kept and storage.modified_at(path) < before)
+    known = ((of, path, storage.stat(path)) for of, path in versions if of < kept)
+    old = sorted((of, path) for of, path, found in known if found is not None and found.modified_at < before)
     for _, path in old:  # from the beginning, so that a crash leaves no gap
-        storage.remove(path)
+        storage.remove([path])
     return len(old)
 
 
@@ -95,7 +96,7 @@ def last_checkpoint(storage: Storage, base_path: str) -> int:
     path = f"{base_path}/_delta_log/{LAST_CHECKPOINT}"
     if not storage.exists(path):
         return 0
-    with storage.map(path) as file:
+    with storage.open(path) as file:
         return int(json.loads(file.read())["version"])
 
 
@@ -114,7 +115,7 @@ def _added(storage: Storage, base_path: str, entries: list[str]) -> list[str]:
 
 
 def _actions(storage: Storage, entry: str) -> Iterator[dict[str, Any]]:
-    with storage.map(entry) as file:
+    with storage.open(entry) as file:
         yield from (json.loads(line) for line in file.read().splitlines() if line)
 
 
@@ -148,7 +149,7 @@ def _checkpoint_files(storage: Storage, base_path: str) -> list[str]:
     path = f"{base_path}/_delta_log/{LAST_CHECKPOINT}"
     if not storage.exists(path):
         return []
-    with storage.map(path) as file:
+    with storage.open(path) as file:
         said = json.loads(file.read())
     version, parts = said["version"], said.get("parts")
     if parts is None:

@@ -90,7 +90,7 @@ def must_scan_again(relation: RelationInfo, keys: int) -> HeadwaterError:
 
 def remove(session: SparkSession, storage: Storage, relation: RelationInfo, spans: Sequence[Span]) -> int:
     """Deletes the rows of spans that are scanned again (all rows, where keys have no order here); safe to repeat."""
-    target = DeltaTable.forPath(session, storage.url(relation.base_path))
+    target = DeltaTable.forPath(session, storage.address(relation.base_path))
     target.delete(in_any(spans, relation.key_columns) if relation.ordered else None)
     return base.current_version(storage, relation.base_path)
 
@@ -99,7 +99,7 @@ def _fits(storage: Storage, relation: RelationInfo, few: base.Few, overlay: Over
     """Whether base and overlay take little memory: values that repeat take no room in a file."""
     left = config.REPLACED_MEMORY
     for path in (*(f"{relation.base_path}/{path}" for path in few.paths), *(layer.path for layer in overlay.layers)):
-        with pq.ParquetFile(storage.url(path)) as file:
+        with pq.ParquetFile(storage.open(path)) as file:
             for batch in file.iter_batches(batch_size=MEASURED_ROWS):
                 left -= batch.nbytes
                 if left < 0:
@@ -121,7 +121,7 @@ def _write(
 
 def _merge(session: SparkSession, storage: Storage, relation: RelationInfo, layout: Layout, overlay: Overlay) -> None:
     source = _source(session, storage, relation, layout, overlay)
-    target = DeltaTable.forPath(session, storage.url(relation.base_path)).alias("t")
+    target = DeltaTable.forPath(session, storage.address(relation.base_path)).alias("t")
     matches = [_of("t", k) == _of("s", f"__s{_ordinal(relation, k)}") for k in relation.key]
     ranges = None if overlay.emptied else _touched_ranges(storage, relation, overlay)
     if ranges is not None:

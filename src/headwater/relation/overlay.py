@@ -112,16 +112,14 @@ class Overlays:
             self._hold(made)
             old = replaced + [self._known.popitem(last=False)[1] for _ in range(len(self._known) - KEPT_OVERLAYS)]
             dead = self._unused(old) + self._drop(relation.id, made)
-        for path in dead:
-            self._storage.remove(path)
+        self._storage.remove(dead)
         return made
 
     def forget(self, relation_id: int) -> None:
         """Drops answers about a relation that has changed its runs or is gone."""
         with self._lock:
             dead = self._drop(relation_id)
-        for path in dead:
-            self._storage.remove(path)
+        self._storage.remove(dead)
 
     def release(self, overlay: Overlay) -> None:
         """Says that a user of `at` is done."""
@@ -134,7 +132,7 @@ class Overlays:
                 del self._users[path]
             unused = left <= 0 and all(o.tail_path != path for o in self._known.values())
         if unused:
-            self._storage.remove(path)
+            self._storage.remove([path])
 
     def sweep(self, older_than_s: float = PIN_S) -> None:
         """Removes tail files that nobody can use any more."""
@@ -144,7 +142,7 @@ class Overlays:
         for path in self._storage.list(TAIL_FOLDER):
             made_at = int(path.rsplit("-", 1)[1].split(".")[0])
             if path not in known and made_at < limit:
-                self._storage.remove(path)
+                self._storage.remove([path])
 
     def _drop(self, relation_id: int, keep: Overlay | None = None) -> list[str]:
         """Forgets the relation's answers except one; gives the files that nobody uses."""
@@ -224,9 +222,7 @@ class Overlays:
 
     def _write_tail(self, relation: RelationInfo, index: int, tail: pa.Table) -> str:
         path = f"{TAIL_FOLDER}/{relation.id}/{index:020d}-{uuid.uuid4().hex[:12]}-{int(time.time())}.parquet"
-        target = self._storage.url(path)
-        self._storage.fs.create_dir(target.rsplit("/", 1)[0], recursive=True)
-        with self._storage.fs.open_output_stream(target) as f:
+        with self._storage.write(path) as f:
             write_layer(f, tail, compression="none")
         return path
 
@@ -272,15 +268,13 @@ def write_layer(file: object, netted: pa.Table, compression: str) -> None:
 
 def read_run(storage: Storage, relation: RelationInfo, run: RunInfo) -> pa.Table:
     """A run's rows."""
-    table = pq.read_table(storage.url(run.path), filesystem=storage.fs)
+    table = pq.read_table(storage.open(run.path))
     return table.cast(overlay_schema(relation.columns, relation.key))
 
 
 def read_keys(storage: Storage, overlay: Overlay, column: str) -> pa.Array:
     """One key column of all layers."""
-    parts = [
-        pq.read_table(storage.url(layer.path), filesystem=storage.fs, columns=[column]) for layer in overlay.layers
-    ]
+    parts = [pq.read_table(storage.open(layer.path), columns=[column]) for layer in overlay.layers]
     return pa.concat_tables(parts)[column].combine_chunks() if parts else overlay.tail[column].combine_chunks()
 
 

@@ -63,7 +63,7 @@ def base_at(
 
 def _stored(session: SparkSession, storage: Storage, relation: RelationInfo, version: int) -> DataFrame:
     """A version of the base as it is. Delta is asked only where it knows more than a list of files."""
-    url = storage.url(relation.base_path)
+    url = storage.address(relation.base_path)
     few = few_files(storage, relation.base_path, version)
     if few is None or few.marked:
         return session.read.format("delta").option("versionAsOf", version).load(url)
@@ -154,7 +154,7 @@ def _without(rows: DataFrame, relation: RelationInfo, frames: Sequence[DataFrame
 
 
 def _layer(session: SparkSession, storage: Storage, relation: RelationInfo, layer: Layer) -> DataFrame:
-    return session.read.schema(_ddl(relation)).parquet(_literal(storage.url(layer.path)))
+    return session.read.schema(_ddl(relation)).parquet(_literal(storage.address(layer.path)))
 
 
 def _literal(path: str) -> str:

@@ -17,6 +17,7 @@ from pyspark.sql import functions as fn
 
 from headwater.model import RelationInfo
 from headwater.relation import commits
+from headwater.relation.delta import delta_table
 from headwater.relation.schema import quoted
 from headwater.relation.upkeep import SMALL_BYTES, TARGET_BYTES, BaseFile, Rewrite, Way
 from headwater.storage import Storage
@@ -35,7 +36,7 @@ class Dead:
 
 def look(storage: Storage, relation: RelationInfo) -> tuple[int, list[BaseFile]]:
     """The base's newest version and its files."""
-    table = DeltaTable(storage.url(relation.base_path))
+    table = delta_table(storage, relation.base_path)
     actions = pa.table(table.get_add_actions(flatten=True))
     deleted = _deleted(table) if relation.options.get("deletion_vectors", "true") == "true" else {}
     lows, highs = (_ends(actions, f"{end}.{relation.key[0]}", relation) for end in ("min", "max"))
@@ -51,7 +52,7 @@ def rewrite(session: SparkSession, storage: Storage, relation: RelationInfo, way
     """Carries a rewrite out, in a session of its own. The newest version afterwards holds the rows it held before."""
     own = session.newSession()
     own.conf.set("spark.sql.session.timeZone", "UTC")
-    path = storage.url(relation.base_path)
+    path = storage.address(relation.base_path)
     if way.way is Way.COMPACT:
         own.conf.set("spark.databricks.delta.optimize.minFileSize", str(SMALL_BYTES))
         own.conf.set("spark.databricks.delta.optimize.maxFileSize", str(TARGET_BYTES))
@@ -81,7 +82,7 @@ def _in_key_order(session: SparkSession, path: str, relation: RelationInfo, way:
 
 def checkpoint(storage: Storage, relation: RelationInfo) -> None:
     """Writes down the base's newest version as a whole, so that readers need not replay the commits before it."""
-    table = DeltaTable(storage.url(relation.base_path))
+    table = delta_table(storage, relation.base_path)
     table.create_checkpoint()
     commits.make_durable(storage, relation.base_path, int(table.version()), int(table.version()))
 
@@ -89,24 +90,26 @@ def checkpoint(storage: Storage, relation: RelationInfo) -> None:
 def committed_at(storage: Storage, relation: RelationInfo, version: int) -> float | None:
     """When a version was committed; None if its commit has been cleaned up, so is older than the log that is kept."""
     path = f"{relation.base_path}/_delta_log/{version:020d}.json"
-    return storage.modified_at(path) if storage.exists(path) else None
+    found = storage.stat(path)
+    return None if found is None else found.modified_at
 
 
 def dead(storage: Storage, relation: RelationInfo, before: float) -> Dead:
     """What VACUUM would find, about: deletion vectors are counted against the files that have one."""
-    table = DeltaTable(storage.url(relation.base_path))
+    table = delta_table(storage, relation.base_path)
     live = set(pa.table(table.get_add_actions(flatten=True))["path"].to_pylist())
     marked = len(_deleted(table))
     files = size = vectors = 0
     for path in storage.list(relation.base_path):
         name = path.removeprefix(f"{relation.base_path}/")
-        if name.startswith(("_", ".")) or storage.modified_at(path) >= before:
+        found = storage.stat(path)
+        if name.startswith(("_", ".")) or found is None or found.modified_at >= before:
             continue
         if name.endswith(".bin"):
             vectors += 1
         elif name.endswith(".parquet") and name not in live:
             files += 1
-            size += storage.size(path)
+            size += found.size
     return Dead(files + max(0, vectors - marked), size)
 
 
@@ -119,7 +122,7 @@ def vacuum(session: SparkSession, storage: Storage, relation: RelationInfo, hour
     own.conf.set("spark.databricks.delta.retentionDurationCheck.enabled", "false")  # pins and epochs are what is kept
     own.conf.set("spark.databricks.delta.vacuum.logging.enabled", "false")  # two commits that say nothing
     own.conf.set("spark.sql.sources.parallelPartitionDiscovery.parallelism", "2")  # 10,000 tasks by default: 48 s
-    SparkTable.forPath(own, storage.url(relation.base_path)).vacuum(hours)
+    SparkTable.forPath(own, storage.address(relation.base_path)).vacuum(hours)
 
 
 def _deleted(table: DeltaTable) -> dict[str, int]:

@@ -183,7 +183,7 @@ def drop_connection(home: Home, statement: DropConnection, stop_capture: Callabl
             relations.remove(c, table.id)
         connections.remove(c, connection.id)
     for folder in ("changelog", "aside"):
-        home.storage.remove(f"{folder}/{connection.id}")
+        home.storage.remove_folder(f"{folder}/{connection.id}")
     return Outcome(f"connection {connection.name} dropped")
 
 

@@ -36,8 +36,7 @@ class Cleaner:
             kept = {x.id: claims.enforce(c, x, epochs.oldest(c)) for x in connections.all(c)}
             before = min(time.time() - min(RETIRED_KEPT_S, config.HISTORY_S), epochs.unread_since(c))
             retired = [*runs.remove_retired(c, before), *merged.remove_retired(c, before)]
-        for path in retired:
-            self.home.storage.remove(path)
+        self.home.storage.remove(retired)
         for connection_id, what in kept.items():
             who = Who("retention", connection=connection_id)
             self.home.live.failures.attempt(who, partial(self._expire, connection_id, what), 0)
@@ -58,14 +57,13 @@ class Cleaner:
             oldest, newest = epochs.pins(c)
             alive = {str(r.id) for r in relations.all(c)}
         for folder in ("warehouse", "runs"):
-            root = self.home.path / folder
-            for child in sorted(root.iterdir()) if root.exists() else ():
-                path = f"{folder}/{child.name}"
-                if child.name in alive:
+            for child in self.home.storage.folders(folder):
+                path = f"{folder}/{child}"
+                if child in alive:
                     continue
                 last = self._dropped.setdefault(path, newest)
                 if oldest is None or oldest > last:
-                    self.home.storage.remove(path)
+                    self.home.storage.remove_folder(path)
                     del self._dropped[path]
 
 
@@ -77,5 +75,4 @@ def clean_start(home: Home) -> None:
     found = [*home.storage.list("runs"), *(p for p in home.storage.list("changelog") if segment.is_merged(p))]
     with home.meta.read() as c:
         known = runs.paths(c) | merged.paths(c)
-    for path in orphans(found, known):
-        home.storage.remove(path)
+    home.storage.remove(orphans(found, known))

@@ -31,7 +31,6 @@ from headwater.meta.lease import Lease
 from headwater.model import DataFile, Epoch, Json, Layout, RelationInfo, Span, TableState
 from headwater.relation import base, commits
 from headwater.relation.overlay import check_history
-from headwater.storage import boot
 
 log = logging.getLogger(__name__)
 
@@ -79,7 +78,8 @@ class Committer:
         """
         with self._home.meta.read() as c:
             left = intents.all(c)
-        untrusted = [i for i in left if i.body.get("boot") != boot() or not boot()]
+        life = self._home.storage.life()
+        untrusted = [i for i in left if i.body.get("boot") != life or not life]
         for i in untrusted:
             self._untrusted[i.relation_id] = self._untrusted.get(i.relation_id, False) or bool(i.body.get("checkpoint"))
         # upkeep takes whatever version there is, so what changed the content must be recorded before it
@@ -108,8 +108,7 @@ class Committer:
             with self._home.meta.write() as c:
                 lease.check(c, self._held)
                 intent, dead = self._decide_cover(c, relation_id)
-            for path in dead:
-                self._home.storage.remove(path)
+            self._home.storage.remove(dead)
             if intent is None:
                 return None
             crash.here("cover.decided")
@@ -249,7 +248,7 @@ class Committer:
         return self._decided(c, relation_id, FOLD, body), epochs.take_pin(c, newest.id, "fold")
 
     def _decided(self, c: Connection, relation_id: int, kind: str, body: dict[str, Any]) -> Intent:
-        return intents.add(c, relation_id, kind, {**body, "boot": boot()})
+        return intents.add(c, relation_id, kind, {**body, "boot": self._home.storage.life()})
 
     def _take_back(self, relation_id: int) -> None:
         """If the machine went down between a decision and its record: removes what may have been committed since."""

@@ -39,7 +39,7 @@ def scan(
         life = connections.server_life(c, relation.connection_id)
     try:
         upstream = upstream_of(home.meta, relation.connection_id)
-        job = job_for(relation, upstream.reach, identity, info.span, str(home.path))
+        job = job_for(relation, upstream.reach, identity, info.span, home.storage)
         job = dataclasses.replace(job, label=_label(info.id), max_rows=max_rows or _oversized(relation))
         if info.again and not relation.ordered:
             # One snapshot for the whole table: two would again lose sight of rows that move from one to the other.
@@ -61,8 +61,7 @@ def scan(
             remove_files(home, relation, (info.id,))  # a killed worker could not do it
         raise
     if not kept:
-        for file in result.files:
-            home.storage.remove(f"{relation.base_path}/{file.path}")
+        home.storage.remove(f"{relation.base_path}/{file.path}" for file in result.files)
     home.live.counters.add("headwater_scanned_rows_total", result.rows, relation.id)
     crash.here("scan.recorded")
     return result.rows
@@ -101,9 +100,8 @@ def remove_files(home: Home, relation: RelationInfo, unread: Collection[int]) ->
     A span that is to be read has no other files: a part of a covered one that is read again is a span of its own.
     """
     labels = {_label(id) for id in unread}
-    for path in home.storage.list(relation.base_path):
-        if path.rsplit("/", 1)[1].rpartition("-")[0] in labels:
-            home.storage.remove(path)
+    found = home.storage.list(relation.base_path)
+    home.storage.remove([p for p in found if p.rsplit("/", 1)[1].rpartition("-")[0] in labels])
 
 
 def _label(span_id: int) -> str:

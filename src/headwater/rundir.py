@@ -1,0 +1,64 @@
+"""The run directory: what belongs to this machine and not to the lake (socket, lock, logs, SQLite, temporary files).
+
+Today it is the home's own directory, where the lake's files lie, too.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+from headwater.errors import MachineError
+from headwater.storage.local import fsync
+
+META = "meta.db"  # SQLite makes its files beside it with the same mode
+LOCK = "lock"
+FOLDERS = ("changelog", "aside", "warehouse", "logs", "tmp")
+FILES = (META, f"{META}-wal", f"{META}-shm", f"{META}-journal", LOCK, "server.sock", "permit", "history")
+PRIVATE_FOLDER, PRIVATE_FILE, OTHERS = 0o700, 0o600, 0o077
+
+
+def usable_home(root: Path) -> bool:
+    """Creates what is missing of the home; says clearly when it cannot be used. True: it could be read by others.
+
+    Whatever lies below a folder of mode 0700 can be read by its owner alone, whoever wrote it and under whatever umask:
+    this process, Spark or delta-rs. A directory that holds more than a home keeps its mode; only what is ours changes.
+    """
+    try:
+        made = [d for d in (root, *root.parents) if not d.exists()]
+        root.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
+        for directory in made:
+            fsync(directory.parent)
+        for name in FOLDERS:
+            (root / name).mkdir(mode=PRIVATE_FOLDER, exist_ok=True)
+        private_file(root / LOCK)
+        names = {entry.name for entry in root.iterdir()}
+        ours = [root / name for name in (*FOLDERS, *FILES) if name in names]
+        if names <= {*FOLDERS, *FILES}:
+            ours.append(root)
+        opened = [path for path in ours if _made_private(path)]
+        return bool(opened)
+    except OSError as e:
+        raise MachineError(
+            "home.unusable",
+            f"cannot use {root} as home: {e.strerror}",
+            "Choose a directory that this user can write, with --home DIR or HEADWATER_HOME.",
+        ) from e
+
+
+def private_file(path: Path) -> None:
+    """Creates the file, for its owner alone, unless it exists; it must be writable."""
+    os.close(os.open(path, os.O_RDWR | os.O_CREAT, PRIVATE_FILE))
+
+
+def _made_private(path: Path) -> bool:
+    """Takes the rights of others away from what this user owns; False if there were none."""
+    try:
+        found = path.stat()
+    except FileNotFoundError:  # SQLite removes its own files beside meta when the last reader has gone
+        return False
+    if found.st_uid != os.geteuid() or not found.st_mode & OTHERS:
+        return False
+    path.chmod(stat.S_IMODE(found.st_mode) & ~OTHERS)
+    return True
