@@ -132,8 +132,7 @@ class Capture:
         flow = source.open_log(connection.resume_position, connection.identity)
         self._flow = flow
         try:
-            with self._meta.write() as c:
-                lease.check(c, self._lease)
+            with self._meta.owned(self._lease) as c:
                 connections.set_identity(c, self._id, flow.standing.identity)
                 connections.set_server_life(c, self._id, _next_life(connections.server_life(c, self._id), flow))
                 connections.set_state(c, self._id, ConnectionState.RUNNING)
@@ -179,8 +178,7 @@ class Capture:
             flow.wake()
             if flow.standing is not known:
                 known = flow.standing
-                with self._meta.write() as c:
-                    lease.check(c, self._lease)
+                with self._meta.owned(self._lease) as c:
                     connections.set_identity(c, self._id, known.identity)
             if not _say(f"published {writer.committed_index} {writer.position}"):
                 self.stop()

@@ -14,7 +14,7 @@ from headwater.changelog import segment
 from headwater.changelog.memory import HomeMemory
 from headwater.config import LEASE_S
 from headwater.errors import DataError, HeadwaterError, MachineError
-from headwater.meta import connections, lease, segments
+from headwater.meta import connections, segments
 from headwater.meta.lease import Lease
 from headwater.meta.store import Meta
 from headwater.model import ConnectionInfo, Part, Segment
@@ -93,8 +93,8 @@ class SegmentWriter:
 
     def renew(self) -> None:
         """Keeps the lease while there is nothing to write."""
-        with self._meta.write() as c:
-            lease.check(c, self._held)
+        with self._meta.owned(self._held):
+            pass
 
     def _was_published(self, last: _Unanswered) -> bool:
         """An earlier attempt at this batch was committed though its answer was an error: it must not be repeated.
@@ -102,8 +102,7 @@ class SegmentWriter:
         Not even in part: files that it published are read by now. Asked by a write, which waits until a COMMIT that is
         still under way has ended.
         """
-        with self._meta.write() as c:
-            lease.check(c, self._held)
+        with self._meta.owned(self._held) as c:
             now = connections.get(c, self._id)
         return (now.last_index, now.position) == (last.after.next_index - 1, last.after.position)
 
@@ -125,8 +124,7 @@ class SegmentWriter:
 
     def _write_position(self, frames: Frames, after: Progress) -> None:
         self._unanswered = _Unanswered(tuple(frames.relations), after, self._committed, self._versions)
-        with self._meta.write() as c:
-            lease.check(c, self._held)
+        with self._meta.owned(self._held) as c:
             connections.advance(c, self._id, after.position)
         self._at("position.published")
 
@@ -157,8 +155,7 @@ class SegmentWriter:
         """One meta transaction: schema versions, parts, segment and progress."""
         versions = dict(self._versions)
         self._unanswered = _Unanswered(tuple(frames.relations), after, new.committed_index, versions, new.path)
-        with self._meta.write() as c:
-            lease.check(c, self._held)
+        with self._meta.owned(self._held) as c:
             parts = []
             for number, g in enumerate(groups):
                 table = g.relation.upstream_id

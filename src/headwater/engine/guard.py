@@ -10,7 +10,7 @@ from typing import TypeVar
 from headwater.engine.failures import Who, described
 from headwater.engine.home import Home
 from headwater.errors import DataError, FencedError, HeadwaterError, Retry
-from headwater.meta import lease, relations
+from headwater.meta import relations
 from headwater.meta.lease import Lease
 from headwater.model import TableState
 
@@ -58,8 +58,7 @@ class Guard:
         One that was dropped meanwhile is left alone, and so is one that has stopped already: the first error counts,
         and with it stands how far the table is whole.
         """
-        with self.home.meta.write() as c:
-            lease.check(c, self.held)
+        with self.home.meta.owned(self.held) as c:
             relation = relations.get_or_none(c, relation_id)
             if relation is None or relation.state is TableState.FAILED:
                 return

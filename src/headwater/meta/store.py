@@ -10,7 +10,8 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Engine
 
 from headwater.errors import MachineError, Retry
-from headwater.meta import tables
+from headwater.meta import lease, tables
+from headwater.meta.lease import Lease
 
 BUSY_TIMEOUT_S = 30  # three writers never wait this long; longer means a stuck process
 WRITE_LOCK = 0x6865616477  # the advisory lock of meta's writers on PostgreSQL
@@ -65,6 +66,13 @@ class Meta:
         what was there before, so that it may be tried again.
         """
         with _translated(), self._engine.connect().execution_options(write=True) as c, c.begin():
+            yield c
+
+    @contextmanager
+    def owned(self, held: Lease) -> Iterator[Connection]:
+        """A write transaction of a job's owner: FencedError unless the lease is still its own, which it renews."""
+        with self.write() as c:
+            lease.check(c, held)
             yield c
 
     def _prepare(self) -> None:

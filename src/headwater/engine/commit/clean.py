@@ -12,7 +12,7 @@ from headwater.engine.commit import claims
 from headwater.engine.commit.claims import Kept
 from headwater.engine.failures import Who
 from headwater.engine.home import Home
-from headwater.meta import connections, epochs, lease, merged, relations, runs, segments
+from headwater.meta import connections, epochs, merged, relations, runs, segments
 from headwater.meta.lease import Lease
 from headwater.relation.overlay import Overlays
 from headwater.relation.upkeep import orphans
@@ -30,8 +30,7 @@ class Cleaner:
     _dropped: dict[str, int] = field(default_factory=dict)  # folder of a dropped table → the last pin that may need it
 
     def clean(self) -> None:
-        with self.home.meta.write() as c:
-            lease.check(c, self.held)
+        with self.home.meta.owned(self.held) as c:
             epochs.thin(c, time.time() - config.HISTORY_S)
             kept = {x.id: claims.enforce(c, x, epochs.oldest(c)) for x in connections.all(c)}
             before = min(time.time() - min(RETIRED_KEPT_S, config.HISTORY_S), epochs.unread_since(c))
@@ -40,8 +39,7 @@ class Cleaner:
         for connection_id, what in kept.items():
             who = Who("retention", connection=connection_id)
             self.home.live.failures.attempt(who, partial(self._expire, connection_id, what), 0)
-        with self.home.meta.write() as c:
-            lease.check(c, self.held)
+        with self.home.meta.owned(self.held) as c:
             segments.remove_schemas(c)
         self.overlays.sweep()
         self._remove_dropped()

@@ -25,7 +25,7 @@ from headwater.engine.commit import epoch
 from headwater.engine.failures import Who
 from headwater.engine.guard import Guard
 from headwater.engine.home import Home
-from headwater.meta import connections, epochs, intents, lease, relations, runs, segments, settle, spans
+from headwater.meta import connections, epochs, intents, relations, runs, segments, settle, spans
 from headwater.meta.intents import Intent
 from headwater.meta.lease import Lease
 from headwater.model import DataFile, Epoch, Json, Layout, RelationInfo, Span, TableState
@@ -105,8 +105,7 @@ class Committer:
             self._end_left(relation_id)
             if not self._end_late(relation_id):
                 return None
-            with self._home.meta.write() as c:
-                lease.check(c, self._held)
+            with self._home.meta.owned(self._held) as c:
                 intent, dead = self._decide_cover(c, relation_id)
             self._home.storage.remove(dead)
             if intent is None:
@@ -126,8 +125,7 @@ class Committer:
             return self._fold(relation_id, upto)
 
     def _fold(self, relation_id: int, upto: int | None = None) -> Epoch | None:
-        with self._home.meta.write() as c:
-            lease.check(c, self._held)
+        with self._home.meta.owned(self._held) as c:
             decided = self._decide_fold(c, relation_id, upto)
         if decided is None:
             return None
@@ -148,8 +146,7 @@ class Committer:
             free = [id for id in relation_ids if self._locks[id].acquire(blocking=False)]
             for id in free:
                 locks.callback(self._locks[id].release)
-            with self._home.meta.write() as c:
-                lease.check(c, self._held)
+            with self._home.meta.owned(self._held) as c:
                 moved = [id for id in free if self._advanced(c, id)]
                 return epoch.publish(c, moved) if moved else None
 
@@ -189,8 +186,7 @@ class Committer:
                 busy = any(i.kind != UPKEEP for i in intents.all(c, relation_id))
             if relation is None or busy:
                 return None
-            with self._home.meta.write() as c:
-                lease.check(c, self._held)
+            with self._home.meta.owned(self._held) as c:
                 for left in intents.all(c, relation_id):
                     intents.done(c, left.id)  # one that could not be recorded: this one does that, too
                 intent = self._decided(c, relation_id, UPKEEP, {"checkpoint": checkpoint})
@@ -312,8 +308,7 @@ class Committer:
             version = base.add_files(self._home.storage, relation.base_path, files, app_id, intent.id)
             crash.here("cover.added")
         commits.make_durable(self._home.storage, relation.base_path, relation.base_version, version)
-        with self._home.meta.write() as c:
-            lease.check(c, self._held)
+        with self._home.meta.owned(self._held) as c:
             if relations.get_or_none(c, relation.id) is None:
                 return None  # dropped meanwhile, its intents with it
             _record_version(c, relation, version)
@@ -348,8 +343,7 @@ class Committer:
             version = self._merged(relation, intent, index, app_id)
             crash.here("fold.merged")
         commits.make_durable(self._home.storage, relation.base_path, relation.base_version, version)
-        with self._home.meta.write() as c:
-            lease.check(c, self._held)
+        with self._home.meta.owned(self._held) as c:
             if relations.get_or_none(c, relation.id) is None:
                 return None  # dropped meanwhile, its intents with it
             _record_version(c, relation, version)
@@ -364,8 +358,7 @@ class Committer:
         """Moves meta on to the newest version: whatever was committed since the last recorded one changed no row."""
         version = base.current_version(self._home.storage, relation.base_path)
         commits.make_durable(self._home.storage, relation.base_path, relation.base_version, version)
-        with self._home.meta.write() as c:
-            lease.check(c, self._held)
+        with self._home.meta.owned(self._held) as c:
             intents.done(c, intent.id)
             current = relations.get_or_none(c, relation.id)
             if current is None or current.base_version >= version:

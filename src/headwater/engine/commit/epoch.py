@@ -8,7 +8,7 @@ from sqlalchemy.engine import Connection
 
 from headwater import crash
 from headwater.engine.commit.layout import layout_of
-from headwater.meta import connections, epochs, lease, relations, spans
+from headwater.meta import connections, epochs, relations, spans
 from headwater.meta.lease import Lease
 from headwater.meta.store import Meta
 from headwater.model import Cut, Epoch, RelationInfo, TableState
@@ -19,8 +19,7 @@ def publish_if_moved(meta: Meta, held: Lease) -> Epoch | None:
     with meta.read() as c:
         if not _moved(c):
             return None
-    with meta.write() as c:
-        lease.check(c, held)
+    with meta.owned(held) as c:
         return publish(c, ()) if _moved(c) else None
 
 

@@ -14,7 +14,7 @@ from headwater.engine.fill.holes import scan_again
 from headwater.engine.guard import Guard
 from headwater.engine.home import Home
 from headwater.engine.query.read import Reader
-from headwater.meta import epochs, lease, progress, relations
+from headwater.meta import epochs, progress, relations
 from headwater.meta.lease import Lease
 from headwater.meta.progress import Range
 from headwater.model import Layout, RelationInfo, TableState
@@ -120,8 +120,7 @@ class Folds:
             return  # its scans saw more than the log can tell of that moment: its claim lasts until the limit
         if stop > layout.log_index or not layout.settled:
             self._committer.fold(relation.id, upto=stop)
-        with self._home.meta.write() as c:
-            lease.check(c, self._held)
+        with self._home.meta.owned(self._held) as c:
             newest = epochs.newest(c)
             folded = None if newest is None else epochs.layout_at(c, relation.id, newest.id)
             if folded is None or not folded.settled:

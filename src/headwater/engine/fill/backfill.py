@@ -25,7 +25,7 @@ from headwater.engine.guard import Guard
 from headwater.engine.home import Home
 from headwater.engine.spark import jobs
 from headwater.errors import DataError, FencedError
-from headwater.meta import connections, lease, relations, segments, spans
+from headwater.meta import connections, relations, segments, spans
 from headwater.meta.lease import Lease
 from headwater.model import ConnectionState, Control, RelationInfo, SpanInfo, SpanState, TableState
 from headwater.relation import base
@@ -72,8 +72,7 @@ class Backfill:
     def recover(self) -> None:
         """Scans that a crash interrupted are to be done again; failed tables get another chance."""
         unread: list[tuple[RelationInfo, list[int]]] = []
-        with self._home.meta.write() as c:
-            lease.check(c, self._held)
+        with self._home.meta.owned(self._held) as c:
             for relation in relations.all(c):
                 found = spans.all(c, relation.id)
                 for s in found:
@@ -152,14 +151,12 @@ class Backfill:
                 f"{schema}.{table} was dropped and created again since {relation.name} was defined",
                 f"RESYNC TABLE {relation.name};",
             )
-        with self._home.meta.write() as c:
-            lease.check(c, self._held)
+        with self._home.meta.owned(self._held) as c:
             # Before the ticket: what was captured by now is of transactions that will have ended when scans begin.
             relations.set_begin(c, relation.id, connections.get(c, relation.connection_id).committed_index)
         work.ticket = upstream.publish(schema, table)
         crash.here("publication.altered")
-        with self._home.meta.write() as c:
-            lease.check(c, self._held)
+        with self._home.meta.owned(self._held) as c:
             now = relations.get_or_none(c, relation.id)
             if now is not None and now.state is TableState.DEFINED:  # else it has been stopped meanwhile, and stays so
                 relations.set_state(c, relation.id, TableState.WAITING)
@@ -190,8 +187,7 @@ class Backfill:
             around = segments.in_range(c, connection.id, since, connection.committed_index)
         found = read_transactions(self._home.storage, [s.path for s in around])
         index = index_at(found, kind(connection.type).number(begun), since)
-        with self._home.meta.write() as c:
-            lease.check(c, self._held)
+        with self._home.meta.owned(self._held) as c:
             relations.set_begin(c, relation.id, index)
         return True
 
@@ -200,8 +196,7 @@ class Backfill:
         upstream = upstream_of(self._home.meta, relation.connection_id)
         look = upstream.look([relation.upstream_id])[relation.upstream_id]
         version = base.create(self._home.storage, relation)
-        with self._home.meta.write() as c:
-            lease.check(c, self._held)
+        with self._home.meta.owned(self._held) as c:
             now = relations.get_or_none(c, relation.id)
             if now is None or now.state is not TableState.WAITING:
                 return  # dropped or stopped meanwhile
@@ -250,8 +245,7 @@ class Backfill:
         """Spans whose scan failed together with meta, so that meta did not hear of it, are to be read again."""
         if not work.lost:
             return
-        with self._home.meta.write() as c:
-            lease.check(c, self._held)
+        with self._home.meta.owned(self._held) as c:
             found = [s.id for s in spans.all(c, relation.id) if s.id in work.lost and s.state is SpanState.SCANNING]
             for id in found:
                 spans.back_to_pending(c, id)

@@ -8,7 +8,7 @@ from headwater.backfill.span import locate, one_key
 from headwater.decode.literals import key_texts
 from headwater.engine.commit import epoch
 from headwater.engine.home import Home
-from headwater.meta import lease, relations, spans
+from headwater.meta import relations, spans
 from headwater.meta.lease import Lease
 from headwater.model import RelationInfo, TableState
 
@@ -19,8 +19,7 @@ def scan_again(home: Home, held: Lease, relation: RelationInfo, keys: pa.Table) 
     Where keys cannot be ordered outside the database no span holds a key for certain: the whole table is hidden and
     read again under one snapshot, in which every row is under exactly one key.
     """
-    with home.meta.write() as c:
-        lease.check(c, held)
+    with home.meta.owned(held) as c:
         current = relations.get_or_none(c, relation.id)
         if current is None or current.state is TableState.FAILED:
             return False  # dropped or stopped meanwhile

@@ -14,7 +14,7 @@ from headwater.config import SMALL_BYTES, SPAN_BYTES, SPAN_ROWS
 from headwater.engine.commit import epoch
 from headwater.engine.fill.scanner import record, wanted_rows
 from headwater.engine.home import Home
-from headwater.meta import connections, lease, relations, spans
+from headwater.meta import connections, relations, spans
 from headwater.meta.lease import Lease
 from headwater.meta.spans import Planned
 from headwater.model import RelationInfo, Span, SpanState
@@ -36,8 +36,7 @@ def plan_relation(
     table = scan_table(relation, identity)
     extent = upstream.reach.read_extent(table)
     plan = _plan(relation, extent)
-    with home.meta.write() as c:
-        lease.check(c, held)
+    with home.meta.owned(held) as c:
         relations.set_rows_estimate(c, relation.id, extent.rows_estimate)
     if begun is not None:  # the end was fixed when planning began
         plan = dataclasses.replace(plan, last=begun.last, dense_from=None)
@@ -61,8 +60,7 @@ def leave_rest(home: Home, held: Lease, relation: RelationInfo, on_scanned: Call
     upstream = upstream_of(home.meta, relation.connection_id)
     extent = upstream.reach.read_extent(scan_table(relation, identity))
     nothing = Plan.of(extent, ()).beyond_result
-    with home.meta.write() as c:
-        lease.check(c, held)
+    with home.meta.owned(held) as c:
         begun = spans.planned(c, relation.id)
         if begun is None:
             spans.add(c, relation.id, [Span(None, None)], spans.BEYOND)
@@ -84,8 +82,7 @@ def _plan(relation: RelationInfo, extent: Extent) -> Plan:
 
 def _fix_end(home: Home, held: Lease, relation: RelationInfo, plan: Plan, life: str) -> Planned:
     """Plans the span beyond the largest key first; it counts as scanned, and was empty."""
-    with home.meta.write() as c:
-        lease.check(c, held)
+    with home.meta.owned(held) as c:
         spans.add(c, relation.id, [plan.beyond], spans.BEYOND)
         (beyond,) = spans.all(c, relation.id)
         record(c, relation, beyond, plan.beyond_result, life)
@@ -106,15 +103,13 @@ def _write_down(
     for span in spans_of(plan, walk.next_bound, begun.after, begun.spans):
         batch.append(span)
         if time.monotonic() - flushed_at > FLUSH_S:
-            with home.meta.write() as c:
-                lease.check(c, held)
+            with home.meta.owned(held) as c:
                 spans.plan(c, relation.id, batch)
             crash.here("plan.half")
             batch, flushed_at = [], time.monotonic()
             if stopping():
                 return
-    with home.meta.write() as c:
-        lease.check(c, held)
+    with home.meta.owned(held) as c:
         spans.plan(c, relation.id, batch)
         relations.set_planned(c, relation.id, True)
         epoch.publish(c, [relation.id])  # every span may be covered already: an empty table has but the one

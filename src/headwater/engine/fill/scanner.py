@@ -15,7 +15,7 @@ from headwater.config import SPAN_ROWS
 from headwater.engine.home import Home
 from headwater.engine.permit import Permit
 from headwater.engine.spark.task import run_task
-from headwater.meta import connections, lease, relations, segments, spans
+from headwater.meta import connections, relations, segments, spans
 from headwater.meta.lease import Lease
 from headwater.model import Json, RelationInfo, ScanResult, SpanInfo, SpanState
 from headwater.source.connected import upstream_of
@@ -30,8 +30,7 @@ def scan(
     Without a session it is read in this process. Returns the number of rows read; on an error the span is pending
     again.
     """
-    with home.meta.write() as c:
-        lease.check(c, held)
+    with home.meta.owned(held) as c:
         if relations.get_or_none(c, relation.id) is None:
             return 0
         spans.set_state(c, info.id, SpanState.SCANNING)
@@ -48,14 +47,12 @@ def scan(
             work = _InTask(job, Permit(str(home.path), held.fence))
             result = Json.scan_result(work() if session is None else run_task(session, "scans", work))
         crash.here("scan.written")
-        with home.meta.write() as c:
-            lease.check(c, held)
+        with home.meta.owned(held) as c:
             kept = relations.get_or_none(c, relation.id) is not None
             if kept:
                 record(c, relation, info, result, life)
     except BaseException:
-        with home.meta.write() as c:
-            lease.check(c, held)
+        with home.meta.owned(held) as c:
             unread = spans.give_up(c, info.id)
         if unread:
             remove_files(home, relation, (info.id,))  # a killed worker could not do it

@@ -322,14 +322,12 @@ class Server:
             made = upstream_of(self.home.meta, connection.id).prepare(waits)
             crash.here("slot.created")
         except HeadwaterError as e:
-            with self.home.meta.write() as c:
-                lease.check(c, self._held)
+            with self.home.meta.owned(self._held) as c:
                 connections.set_state(c, connection.id, ConnectionState.FAILED, e)
             raise
         finally:
             self._preparing_waits.pop(connection.id, None)
-        with self.home.meta.write() as c:
-            lease.check(c, self._held)
+        with self.home.meta.owned(self._held) as c:
             connections.prepared(
                 c,
                 connection.id,

@@ -14,7 +14,7 @@ from headwater.decode.layout import Layout
 from headwater.engine.failures import Who, described
 from headwater.engine.home import Home
 from headwater.errors import DataError, FencedError, HeadwaterError
-from headwater.meta import connections, lease, relations, segments
+from headwater.meta import connections, relations, segments
 from headwater.meta.lease import Lease
 from headwater.model import ConnectionInfo, ConnectionState, Op, RelationInfo, SchemaVersion, TableState
 from headwater.source.connected import passed, upstream_of
@@ -156,8 +156,7 @@ class Watcher:
         return found
 
     def _record(self, relation: RelationInfo, look: Look, verdict: Verdict) -> None:
-        with self._home.meta.write() as c:
-            lease.check(c, self._held)
+        with self._home.meta.owned(self._held) as c:
             current = relations.get_or_none(c, relation.id)
             if current is None or current.state is TableState.FAILED:
                 return  # dropped or stopped while it was looked at: its first error counts
@@ -177,6 +176,5 @@ class Watcher:
         if error is not None:
             self._home.live.counters.add("headwater_errors_total", of=error.code)
             log.warning("table unwatched name=%s code=%s %s", table.relation.name, error.code, error.message)
-        with self._home.meta.write() as c:
-            lease.check(c, self._held)
+        with self._home.meta.owned(self._held) as c:
             relations.set_note(c, table.relation.id, relations.UNWATCHED, text)
