@@ -8,7 +8,6 @@ must be there. Then the server is killed, the power is lost, and the next start 
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import random
 import shutil
@@ -22,17 +21,17 @@ from typing import Any
 
 import psutil
 import pytest
-import sqlalchemy as sa
 from deltalake import DeltaTable
 
 from headwater.engine.commit.committer import Committer
 from headwater.engine.home import Home
 from headwater.errors import HeadwaterError
-from headwater.meta import epochs, intents, lease, merged, relations, runs, spans, tables
+from headwater.meta import epochs, lease, merged, relations, runs, spans
 from headwater.model import RelationInfo
 from headwater.rundir import LOCK
 from headwater.source.connected import passed
 from support import power, upstreams
+from support.based import decided_before
 from support.lake import Lake, assert_equal, definitions
 from support.power import Disk, Op, Record
 from support.wait import wait_for
@@ -105,7 +104,7 @@ class Powered:
         shutil.rmtree(self.lake.home)
         shutil.move(lost, self.lake.home)
         home = Home.open(self.lake.home)
-        another_boot(home)
+        decided_before(home.meta)
         home.meta.close()
         return checked
 
@@ -244,7 +243,7 @@ def relied_on(image: Path, disk: Disk, when: str) -> int:
     try:
         with home.meta.read() as c:
             assert c.exec_driver_sql("PRAGMA integrity_check").scalar() == "ok", when
-        another_boot(home)
+        decided_before(home.meta)
         recover(home)
         with home.meta.read() as c:
             named = merged.paths(c) | runs.paths(c)
@@ -257,14 +256,6 @@ def relied_on(image: Path, disk: Disk, when: str) -> int:
         return len(named)
     finally:
         home.meta.close()
-
-
-def another_boot(home: Home) -> None:
-    """The machine is another one since it started again: what was decided before was decided under another boot."""
-    with home.meta.write() as c:
-        for intent in intents.all(c):
-            body = json.dumps({**intent.body, "boot": "before the power was lost"})
-            c.execute(sa.update(tables.intent).where(tables.intent.c.id == intent.id).values(body=body))
 
 
 def recover(home: Home) -> None:

@@ -7,7 +7,7 @@ import json
 import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -65,6 +65,14 @@ class DeafMeta(Meta):
 
 def _gone() -> sa.exc.OperationalError:
     return sa.exc.OperationalError("COMMIT", {}, Exception("server closed the connection unexpectedly"))
+
+
+def decided_before(meta: Meta) -> None:
+    """The machine has started again: what was decided before was decided in another life of the storage."""
+    with meta.write() as c:
+        for left in intents.all(c):
+            body = json.dumps({**asdict(left.work), "boot": "before the power was lost"})
+            c.execute(sa.update(tables.intent).where(tables.intent.c.id == left.id).values(body=body))
 
 
 class Based:
@@ -150,10 +158,7 @@ class Based:
 
     def reboot(self) -> None:
         """The machine has started again since anything was decided."""
-        with self.meta.write() as c:
-            for left in intents.all(c):
-                body = json.dumps({**left.body, "boot": "before"})
-                c.execute(sa.update(tables.intent).where(tables.intent.c.id == left.id).values(body=body))
+        decided_before(self.meta)
 
     def log_entry(self, version: int) -> Path:
         return self.home.path / self.relation.base_path / "_delta_log" / f"{version:020d}.json"

@@ -15,9 +15,9 @@ from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.exceptions import CommitFailedError
 from deltalake.transaction import AddAction
 
-from headwater.engine.commit.committer import FOLD, UPKEEP
 from headwater.errors import DataError
 from headwater.meta import connections, epochs, intents, relations, settle, spans, tables
+from headwater.meta.intents import Fold, Upkeep
 from headwater.model import Epoch
 from headwater.relation import base, commits, rewrite
 from headwater.storage import LocalStorage, local
@@ -53,7 +53,7 @@ def left_in_delta(based: Based) -> int:
     with pytest.raises(KeyboardInterrupt):
         based.committer.fold(based.id)
     based.fails_after_commit = 0.0
-    assert [i.kind for i in based.intents()] == [FOLD]
+    assert [type(i.work) for i in based.intents()] == [Fold]
     return base.current_version(based.home.storage, based.relation.base_path)
 
 
@@ -143,7 +143,7 @@ def test_what_upkeep_could_not_record_is_recorded_by_the_next(based: Based, monk
         patch.setattr(commits, "make_durable", full)
         with pytest.raises(OSError, match="No space"):
             based.committer.upkeep(based.id, lambda relation: compacted(based))
-    assert [i.kind for i in based.intents()] == [UPKEEP]
+    assert [type(i.work) for i in based.intents()] == [Upkeep]
     assert based.committer.upkeep(based.id, lambda relation: None) is not None
     assert based.intents() == []
     assert based.relation.base_version == base.current_version(based.home.storage, based.relation.base_path)
@@ -187,12 +187,12 @@ def test_a_recovery_records_what_a_fold_made_before_it_takes_up_a_rewrite(based:
     """A rewrite is recorded by taking the newest version for what meta has, so no fold may be hidden in that."""
     based.fill()
     with based.meta.write() as c:
-        intents.add(c, based.id, UPKEEP, {"checkpoint": False, "boot": based.home.storage.life()})
+        intents.add(c, based.id, Upkeep(), based.home.storage.life())
     based.change()
     based.fails_after_commit, based.failure = 1.0, KeyboardInterrupt()
     with pytest.raises(KeyboardInterrupt):
         based.committer.fold(based.id)
-    assert [i.kind for i in based.intents()] == [UPKEEP, FOLD]
+    assert [type(i.work) for i in based.intents()] == [Upkeep, Fold]
     based.new_committer().recover()
     assert based.intents() == []
     with based.meta.read() as c:
@@ -282,12 +282,12 @@ def test_a_recovery_of_a_fold_that_was_never_made_moves_nothing_back(based: Base
     based.change()
     with based.meta.write() as c:
         covered = [s.id for s in spans.all(c, based.id)]
-        old = intents.add(c, based.id, FOLD, {"index": 0, "epoch": 1, "spans": covered})
+        old = intents.add(c, based.id, Fold(0, 1, tuple(covered)), "")
         intents.done(c, old.id)
     based.committer.fold(based.id)
     before = based.relation.base_version, based.layout
     with based.meta.write() as c:
-        again = {"id": old.id, "relation_id": based.id, "kind": FOLD, "created_at": 0.0}
+        again = {"id": old.id, "relation_id": based.id, "kind": Fold.kind, "created_at": 0.0}
         c.execute(sa.insert(tables.intent).values(body='{"index": 0, "epoch": 1, "spans": [1, 2, 3, 4]}', **again))
     based.new_committer().recover()
     assert (based.relation.base_version, based.layout) == before
@@ -425,7 +425,7 @@ def test_a_checkpoint_that_was_being_written_when_the_power_was_lost_is_not_read
     torn = based.log_entry(0).parent / f"{version:020d}.checkpoint.parquet"
     torn.write_bytes(bytes(torn.stat().st_size))
     with based.meta.write() as c:
-        intents.add(c, based.id, UPKEEP, {"checkpoint": True, "boot": "before"})
+        intents.add(c, based.id, Upkeep(True), "before")
     based.new_committer().recover()
     assert based.intents() == []
     based.assert_exact()

@@ -35,7 +35,7 @@ def dying_at(point: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def intents_of(b: Commits) -> list[str]:
     with b.home.meta.read() as c:
-        return [i.kind for i in intents.all(c)]
+        return [type(i.work) for i in intents.all(c)]
 
 
 @pytest.fixture
@@ -143,7 +143,7 @@ def test_what_a_cover_read_again_and_added_is_not_removed_by_whoever_ends_it(
         with pytest.raises(Dies):
             b.cover()
     b.restart().recover()
-    assert intents_of(b) == [committer.COVER], "it may need Spark, which runs later"
+    assert intents_of(b) == [intents.Cover], "it may need Spark, which runs later"
     assert b.cover() is not None
     assert b.ids() == [2, 3] and len(b.emptied) == 1 and not intents_of(b)
 
@@ -158,7 +158,7 @@ def test_upkeep_leaves_a_base_alone_whose_cover_is_not_recorded(b: Commits, monk
             b.committer.cover(b.relation_id)
     rewritten: list[int] = []
     assert b.committer.upkeep(b.relation_id, lambda r: rewritten.append(r.id)) is None
-    assert not rewritten and intents_of(b) == [committer.COVER] and b.layout() is None
+    assert not rewritten and intents_of(b) == [intents.Cover] and b.layout() is None
     assert b.cover() is not None and b.ids() == [1, 2]
 
 
@@ -361,7 +361,7 @@ def test_a_base_has_one_writer_at_a_time_and_other_bases_do_not_wait_for_it(b: C
 def test_upkeep_shows_what_it_committed_and_waits_for_what_was_decided_before_it(b: Commits) -> None:
     covered(b)
     with b.home.meta.write() as c:
-        left = intents.add(c, b.relation_id, committer.FOLD, {"index": 3, "epoch": 1, "spans": []})
+        left = intents.add(c, b.relation_id, intents.Fold(3, 1, ()), "")
     assert b.committer.upkeep(b.relation_id, lambda r: None) is None
     with b.home.meta.write() as c:
         intents.done(c, left.id)

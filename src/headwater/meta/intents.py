@@ -4,39 +4,83 @@ from __future__ import annotations
 
 import json
 import time
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from headwater.meta.tables import intent
+from headwater.model import DataFile, Json, Span
+
+
+@dataclass(frozen=True, slots=True)
+class Cover:
+    """Adds the files of scanned spans; what an earlier scan of the spans `again` had brought goes first."""
+
+    kind: ClassVar[str] = "cover"
+    spans: tuple[int, ...]
+    files: tuple[DataFile, ...] = ()
+    again: tuple[Span, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Fold:
+    """Moves the overlay, as it is at an epoch, up to an index into the base; `spans` are those that it settles."""
+
+    kind: ClassVar[str] = "fold"
+    index: int
+    epoch: int
+    spans: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Upkeep:
+    """Commits without changing what the base holds; `checkpoint`: it may have left a torn one of a recorded version."""
+
+    kind: ClassVar[str] = "upkeep"
+    checkpoint: bool = False
+
+
+Work = Cover | Fold | Upkeep
 
 
 @dataclass(frozen=True, slots=True)
 class Intent:
-    """A commit that has been decided: kind `scan` (span, result) or `fold` (target index, spans)."""
+    """A commit that has been decided, in a life of the storage (`Storage.life`)."""
 
     id: int
     relation_id: int
-    kind: str
-    body: dict[str, Any]
+    work: Work
+    life: str = ""
 
 
-def add(c: Connection, relation_id: int, kind: str, body: dict[str, Any]) -> Intent:
-    result = c.execute(
-        sa.insert(intent).values(relation_id=relation_id, kind=kind, body=json.dumps(body), created_at=time.time())
-    )
+def add(c: Connection, relation_id: int, work: Work, life: str) -> Intent:
+    body = json.dumps({**asdict(work), "boot": life})
+    row = {"relation_id": relation_id, "kind": work.kind, "body": body, "created_at": time.time()}
+    result = c.execute(sa.insert(intent).values(**row))
     assert result.inserted_primary_key is not None
-    return Intent(int(result.inserted_primary_key[0]), relation_id, kind, body)
+    return Intent(int(result.inserted_primary_key[0]), relation_id, work, life)
 
 
 def all(c: Connection, relation_id: int | None = None) -> list[Intent]:
     q = sa.select(intent).order_by(intent.c.id)
     if relation_id is not None:
         q = q.where(intent.c.relation_id == relation_id)
-    return [Intent(r.id, r.relation_id, r.kind, json.loads(r.body)) for r in c.execute(q)]
+    return [_intent(r.id, r.relation_id, r.kind, json.loads(r.body)) for r in c.execute(q)]
 
 
 def done(c: Connection, id: int) -> None:
     c.execute(sa.delete(intent).where(intent.c.id == id))
+
+
+def _intent(id: int, relation_id: int, kind: str, body: dict[str, Any]) -> Intent:
+    work: Work
+    if kind == Cover.kind:
+        files, again = (DataFile(**f) for f in body["files"]), (Json.span(s) for s in body["again"])
+        work = Cover(tuple(body["spans"]), tuple(files), tuple(again))
+    elif kind == Fold.kind:
+        work = Fold(int(body["index"]), int(body["epoch"]), tuple(body["spans"]))
+    else:
+        work = Upkeep(bool(body.get("checkpoint")))
+    return Intent(id, relation_id, work, body.get("boot", ""))

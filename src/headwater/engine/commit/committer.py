@@ -14,9 +14,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict
 from functools import partial
-from typing import Any
 
 from sqlalchemy.engine import Connection
 
@@ -26,17 +24,14 @@ from headwater.engine.failures import Who
 from headwater.engine.guard import Guard
 from headwater.engine.home import Home
 from headwater.meta import connections, epochs, intents, relations, runs, segments, settle, spans
-from headwater.meta.intents import Intent
+from headwater.meta.intents import Cover, Fold, Intent, Upkeep, Work
 from headwater.meta.lease import Lease
-from headwater.model import DataFile, Epoch, Json, Layout, RelationInfo, Span, TableState
+from headwater.model import Epoch, Layout, RelationInfo, Span, TableState
 from headwater.relation import base, commits
 from headwater.relation.overlay import check_history
 
 log = logging.getLogger(__name__)
 
-COVER = "cover"
-FOLD = "fold"
-UPKEEP = "upkeep"
 COVER_BUDGET = 0.25  # share of the time that covers of one relation may take
 COVER_REST_S = 1.0  # but a covered span becomes readable soon, however slow the last cover was
 
@@ -79,17 +74,18 @@ class Committer:
         with self._home.meta.read() as c:
             left = intents.all(c)
         life = self._home.storage.life()
-        untrusted = [i for i in left if i.body.get("boot") != life or not life]
-        for i in untrusted:
-            self._untrusted[i.relation_id] = self._untrusted.get(i.relation_id, False) or bool(i.body.get("checkpoint"))
+        for i in left:
+            if i.life != life or not life:
+                torn = isinstance(i.work, Upkeep) and i.work.checkpoint
+                self._untrusted[i.relation_id] = self._untrusted.get(i.relation_id, False) or torn
         # upkeep takes whatever version there is, so what changed the content must be recorded before it
-        for intent in sorted(left, key=lambda i: (i.kind == UPKEEP, i.id)):
+        for intent in sorted(left, key=lambda i: (isinstance(i.work, Upkeep), i.id)):
             with self._locks[intent.relation_id]:
                 self._guard.attempt("recover", intent.relation_id, partial(self._recover, intent), None)
 
     def _recover(self, intent: Intent) -> None:
         self._take_back(intent.relation_id)
-        if intent.kind != COVER or not intent.body["again"]:
+        if not (isinstance(intent.work, Cover) and intent.work.again):
             self._finish(intent)
 
     def cover(self, relation_id: int) -> Epoch | None:
@@ -183,13 +179,13 @@ class Committer:
                 return None
             with self._home.meta.read() as c:
                 relation = relations.get_or_none(c, relation_id)
-                busy = any(i.kind != UPKEEP for i in intents.all(c, relation_id))
+                busy = any(not isinstance(i.work, Upkeep) for i in intents.all(c, relation_id))
             if relation is None or busy:
                 return None
             with self._home.meta.owned(self._held) as c:
                 for left in intents.all(c, relation_id):
                     intents.done(c, left.id)  # one that could not be recorded: this one does that, too
-                intent = self._decided(c, relation_id, UPKEEP, {"checkpoint": checkpoint})
+                intent = self._decided(c, relation_id, Upkeep(checkpoint))
             try:
                 rewrite(relation)
                 crash.here("base.upkept")
@@ -204,7 +200,7 @@ class Committer:
         relation = relations.get_or_none(c, relation_id)
         if relation is None:
             return None, []
-        left = [i for i in intents.all(c, relation_id) if i.kind == COVER]
+        left = [i for i in intents.all(c, relation_id) if isinstance(i.work, Cover)]
         if left:
             return left[0], []
         connection = connections.get(c, relation.connection_id)
@@ -218,12 +214,12 @@ class Committer:
                 ready.append(scanned)
         if not ready:
             return None, dead
-        body = {
-            "spans": [s.id for s in ready],
-            "files": [asdict(f) for s in ready for f in s.files],
-            "again": [asdict(s.span) for s in ready if s.again],
-        }
-        return self._decided(c, relation_id, COVER, body), dead
+        work = Cover(
+            spans=tuple(s.id for s in ready),
+            files=tuple(f for s in ready for f in s.files),
+            again=tuple(s.span for s in ready if s.again),
+        )
+        return self._decided(c, relation_id, work), dead
 
     def _decide_fold(self, c: Connection, relation_id: int, upto: int | None) -> tuple[Intent, int] | None:
         relation = relations.get_or_none(c, relation_id)
@@ -239,12 +235,11 @@ class Committer:
             c, relation.connection_id, relation.upstream_id, layout.log_index, index
         ):
             return None
-        covered = [s.id for s in spans.all(c, relation_id) if s.cover_index is not None]
-        body = {"index": index, "epoch": newest.id, "spans": covered}
-        return self._decided(c, relation_id, FOLD, body), epochs.take_pin(c, newest.id, "fold")
+        covered = tuple(s.id for s in spans.all(c, relation_id) if s.cover_index is not None)
+        return self._decided(c, relation_id, Fold(index, newest.id, covered)), epochs.take_pin(c, newest.id, "fold")
 
-    def _decided(self, c: Connection, relation_id: int, kind: str, body: dict[str, Any]) -> Intent:
-        return intents.add(c, relation_id, kind, {**body, "boot": self._home.storage.life()})
+    def _decided(self, c: Connection, relation_id: int, work: Work) -> Intent:
+        return intents.add(c, relation_id, work, self._home.storage.life())
 
     def _take_back(self, relation_id: int) -> None:
         """If the machine went down between a decision and its record: removes what may have been committed since."""
@@ -261,7 +256,7 @@ class Committer:
         """Does what an error kept a recovery or a fold from doing: nothing may be built on the base before."""
         self._take_back(relation_id)
         with self._home.meta.read() as c:
-            left = [i for i in intents.all(c, relation_id) if i.kind == FOLD]
+            left = [i for i in intents.all(c, relation_id) if isinstance(i.work, Fold)]
         for intent in left:
             self._finish(intent)
         self._home.live.failures.worked(Who("recover", table=relation_id))
@@ -291,21 +286,21 @@ class Committer:
             with self._home.meta.write() as c:
                 intents.done(c, intent.id)
             return None
-        if intent.kind == COVER:
-            return self._finish_cover(relation, intent)
-        if intent.kind == UPKEEP:
-            return self._finish_upkeep(relation, intent)
-        return self._finish_fold(relation, intent, may_merge)
+        match intent.work:
+            case Cover() as cover:
+                return self._finish_cover(relation, intent.id, cover)
+            case Fold() as fold:
+                return self._finish_fold(relation, intent.id, fold, may_merge)
+            case Upkeep():
+                return self._finish_upkeep(relation, intent.id)
 
-    def _finish_cover(self, relation: RelationInfo, intent: Intent) -> Epoch | None:
-        version = relation.base_version
-        files = [DataFile(**f) for f in intent.body["files"]]
-        again = [Json.span(s) for s in intent.body["again"]]
+    def _finish_cover(self, relation: RelationInfo, id: int, cover: Cover) -> Epoch | None:
+        version, again = relation.base_version, list(cover.again)
         app_id = f"headwater-cover-{relation.id}"
-        if again and base.transaction_commit(self._home.storage, relation.base_path, app_id, intent.id) is None:
+        if again and base.transaction_commit(self._home.storage, relation.base_path, app_id, id) is None:
             version = self._remove(relation, again)
-        if files:
-            version = base.add_files(self._home.storage, relation.base_path, files, app_id, intent.id)
+        if cover.files:
+            version = base.add_files(self._home.storage, relation.base_path, cover.files, app_id, id)
             crash.here("cover.added")
         commits.make_durable(self._home.storage, relation.base_path, relation.base_version, version)
         with self._home.meta.owned(self._held) as c:
@@ -313,13 +308,13 @@ class Committer:
                 return None  # dropped meanwhile, its intents with it
             _record_version(c, relation, version)
             index = connections.get(c, relation.connection_id).committed_index
-            for id in intent.body["spans"]:
-                spans.cover(c, id, index)
+            for span_id in cover.spans:
+                spans.cover(c, span_id, index)
             if again and not relation.ordered:
                 spans.forget_again(c, relation.id)
             if relation.ordered:
                 self._settle(c, relation, index)
-            intents.done(c, intent.id)
+            intents.done(c, id)
             published = epoch.publish(c, [relation.id])
         crash.here("cover.recorded")
         return published
@@ -330,57 +325,56 @@ class Committer:
         settle.quiet(c, relation.id, last, index)
         settle.merge(c, relation.id)
 
-    def _finish_fold(self, relation: RelationInfo, intent: Intent, may_merge: bool) -> Epoch | None:
+    def _finish_fold(self, relation: RelationInfo, id: int, fold: Fold, may_merge: bool) -> Epoch | None:
         """Merges, unless Delta already has this fold; an unmade fold of an earlier process is dropped."""
-        index = int(intent.body["index"])
         app_id = _fold_id(relation)
-        version = base.transaction_commit(self._home.storage, relation.base_path, app_id, intent.id)
+        version = base.transaction_commit(self._home.storage, relation.base_path, app_id, id)
         if version is None:
             if not may_merge:
                 with self._home.meta.write() as c:
-                    intents.done(c, intent.id)
+                    intents.done(c, id)
                 return None
-            version = self._merged(relation, intent, index, app_id)
+            version = self._merged(relation, id, fold, app_id)
             crash.here("fold.merged")
         commits.make_durable(self._home.storage, relation.base_path, relation.base_version, version)
         with self._home.meta.owned(self._held) as c:
             if relations.get_or_none(c, relation.id) is None:
                 return None  # dropped meanwhile, its intents with it
             _record_version(c, relation, version)
-            settle.move(c, relation.id, intent.body["spans"], index)
+            settle.move(c, relation.id, fold.spans, fold.index)
             settle.merge(c, relation.id)
-            runs.retire_folded(c, relation.id, index)
+            runs.retire_folded(c, relation.id, fold.index)
             relations.set_folded(c, relation.id)
-            intents.done(c, intent.id)
+            intents.done(c, id)
             return epoch.publish(c, [relation.id])
 
-    def _finish_upkeep(self, relation: RelationInfo, intent: Intent) -> Epoch | None:
+    def _finish_upkeep(self, relation: RelationInfo, id: int) -> Epoch | None:
         """Moves meta on to the newest version: whatever was committed since the last recorded one changed no row."""
         version = base.current_version(self._home.storage, relation.base_path)
         commits.make_durable(self._home.storage, relation.base_path, relation.base_version, version)
         with self._home.meta.owned(self._held) as c:
-            intents.done(c, intent.id)
+            intents.done(c, id)
             current = relations.get_or_none(c, relation.id)
             if current is None or current.base_version >= version:
                 return None
             _record_version(c, relation, version)
             return epoch.publish(c, [relation.id])
 
-    def _merged(self, relation: RelationInfo, intent: Intent, index: int, app_id: str) -> int:
+    def _merged(self, relation: RelationInfo, id: int, fold: Fold, app_id: str) -> int:
         with self._home.meta.read() as c:
-            layout = epochs.layout_at(c, relation.id, intent.body["epoch"])
+            layout = epochs.layout_at(c, relation.id, fold.epoch)
             assert layout is not None
-            changes = segments.count_changes(c, relation.connection_id, relation.upstream_id, layout.log_index, index)
-            if not changes:
-                check_history(c, relation, layout.log_index, index)
+            first, last = layout.log_index, fold.index
+            if not segments.count_changes(c, relation.connection_id, relation.upstream_id, first, last):
+                check_history(c, relation, first, last)
                 return relation.base_version
         try:
-            return self._merge(relation, layout, index, app_id, intent.id)
+            return self._merge(relation, layout, fold.index, app_id, id)
         except Exception as e:
-            made = base.transaction_commit(self._home.storage, relation.base_path, app_id, intent.id)
+            made = base.transaction_commit(self._home.storage, relation.base_path, app_id, id)
             if made is None:
                 with self._home.meta.write() as c:
-                    intents.done(c, intent.id)
+                    intents.done(c, id)
                 raise
             log.warning("a fold failed after its commit relation=%s error=%s", relation.id, type(e).__name__)
             return made
