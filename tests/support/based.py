@@ -109,7 +109,7 @@ class Based:
         return id
 
     def new_committer(self) -> Committer:
-        return Committer(self.home, self.held, lambda *_: True, self.merge, lambda *_: 0)
+        return Committer(self.home, self.held, lambda *_: True, self)
 
     @property
     def relation(self) -> RelationInfo:
@@ -193,6 +193,9 @@ class Based:
 
     def publish(self) -> None:
         epoch.publish_if_moved(self.meta, self.held)
+
+    def remove(self, relation: RelationInfo, spans: list[Span]) -> int:
+        raise AssertionError("no span is read again here")
 
     def merge(self, relation: RelationInfo, layout: Layout, index: int, app_id: str, version: int) -> int:
         """The fold, by another engine's MERGE."""

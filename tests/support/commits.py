@@ -95,7 +95,7 @@ class Commits:
 
     def restart(self) -> Committer:
         """Another process's committer, which knows what meta knows."""
-        self.committer = Committer(self.home, self.held, passed, self._merge, self._empty)
+        self.committer = Committer(self.home, self.held, passed, self)
         return self.committer
 
     def cover(self) -> Epoch | None:
@@ -168,13 +168,13 @@ class Commits:
     def delta_version(self) -> int:
         return base.current_version(self.home.storage, self.relation.base_path)
 
-    def _merge(self, relation: RelationInfo, layout: Layout, index: int, app_id: str, version: int) -> int:
+    def merge(self, relation: RelationInfo, layout: Layout, index: int, app_id: str, version: int) -> int:
         """A commit as a fold makes it: with the intent's number."""
         self.merging()
         self.merged.append((index, version))
         return base.add_files(self.home.storage, relation.base_path, [self.file([])], app_id, version)
 
-    def _empty(self, relation: RelationInfo, gone: list[Span]) -> int:
+    def remove(self, relation: RelationInfo, gone: list[Span]) -> int:
         self.emptied.append(gone)
         DeltaTable(self.home.storage.address(relation.base_path)).delete()
         return self.delta_version()

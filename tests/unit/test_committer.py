@@ -301,7 +301,7 @@ def test_a_merge_that_fails_leaves_no_intent_and_can_be_tried_again(b: Commits) 
 
 @pytest.mark.parametrize("next_comes", ["cover", "upkeep"])
 def test_a_fold_that_committed_after_it_was_given_up_is_made_again_before_anything_is_built_on_it(
-    b: Commits, next_comes: str
+    b: Commits, next_comes: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     covered(b)
     given_up: list[int] = []
@@ -310,11 +310,11 @@ def test_a_fold_that_committed_after_it_was_given_up_is_made_again_before_anythi
         given_up.append(number)
         raise ConnectionError("the answer was lost")
 
-    b.committer._merge = lost
-    with pytest.raises(ConnectionError):
+    with monkeypatch.context() as patch, pytest.raises(ConnectionError):
+        patch.setattr(b, "merge", lost)
         b.committer.fold(b.relation_id)
     before = b.relation.base_version
-    b._merge(b.relation, b.layout(), 3, f"headwater-fold-{b.relation_id}", given_up[0])  # type: ignore[arg-type]
+    b.merge(b.relation, b.layout(), 3, f"headwater-fold-{b.relation_id}", given_up[0])  # type: ignore[arg-type]
     b.restart()
     if next_comes == "cover":
         with b.home.meta.write() as c:

@@ -15,6 +15,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
+from typing import Protocol
 
 from sqlalchemy.engine import Connection
 
@@ -35,25 +36,30 @@ log = logging.getLogger(__name__)
 COVER_BUDGET = 0.25  # share of the time that covers of one relation may take
 COVER_REST_S = 1.0  # but a covered span becomes readable soon, however slow the last cover was
 
-# (relation, layout, index, app id, txn version) → the Delta version that holds the fold
-Merge = Callable[[RelationInfo, Layout, int, str, int], int]
-# (relation, spans) → the Delta version without the rows of these spans (or, where keys have no order, of any)
-Remove = Callable[[RelationInfo, list[Span]], int]
 # Commits to the relation's base without changing what it holds, or does nothing
 Rewrite = Callable[[RelationInfo], None]
 # (connection type, position, high) → the log has passed what a scan may have seen
 Passed = Callable[[str, str, str], bool]
 
 
+class Writer(Protocol):
+    """What it takes to change a base's rows; returns the Delta version that holds the change."""
+
+    def merge(self, relation: RelationInfo, layout: Layout, index: int, app_id: str, version: int) -> int:
+        """Folds the overlay at `index`; the commit bears `version` under `app_id`."""
+
+    def remove(self, relation: RelationInfo, spans: list[Span]) -> int:
+        """Takes the rows of these spans (or, where keys have no order, of any) out of the base."""
+
+
 class Committer:
     """Commits to bases, one commit per base at a time."""
 
-    def __init__(self, home: Home, held: Lease, passed: Passed, merge: Merge, remove: Remove) -> None:
+    def __init__(self, home: Home, held: Lease, passed: Passed, writer: Writer) -> None:
         self._home = home
         self._held = held
         self._passed = passed
-        self._merge = merge
-        self._remove = remove
+        self._writer = writer
         self._locks: defaultdict[int, threading.Lock] = defaultdict(threading.Lock)
         self._rest_until: dict[int, float] = {}
         self._untrusted: dict[int, bool] = {}  # relation → commits are to be taken back first; its checkpoint, too
@@ -298,7 +304,7 @@ class Committer:
         version, again = relation.base_version, list(cover.again)
         app_id = f"headwater-cover-{relation.id}"
         if again and base.transaction_commit(self._home.storage, relation.base_path, app_id, id) is None:
-            version = self._remove(relation, again)
+            version = self._writer.remove(relation, again)
         if cover.files:
             version = base.add_files(self._home.storage, relation.base_path, cover.files, app_id, id)
             crash.here("cover.added")
@@ -369,7 +375,7 @@ class Committer:
                 check_history(c, relation, first, last)
                 return relation.base_version
         try:
-            return self._merge(relation, layout, fold.index, app_id, id)
+            return self._writer.merge(relation, layout, fold.index, app_id, id)
         except Exception as e:
             made = base.transaction_commit(self._home.storage, relation.base_path, app_id, id)
             if made is None:

@@ -9,6 +9,7 @@ from functools import partial
 
 from headwater.config import FOLD_AGE_S, FOLD_BUDGET, OVERLAY_CHANGES
 from headwater.engine.commit.committer import Committer
+from headwater.engine.commit.merger import Merger
 from headwater.engine.failures import Who
 from headwater.engine.fill.holes import scan_again
 from headwater.engine.guard import Guard
@@ -60,10 +61,13 @@ class Overlay:
 class Folds:
     """One look per tick; at most one fold at a time."""
 
-    def __init__(self, home: Home, held: Lease, committer: Committer, reader: Reader, guard: Guard) -> None:
+    def __init__(
+        self, home: Home, held: Lease, committer: Committer, merger: Merger, reader: Reader, guard: Guard
+    ) -> None:
         self._home = home
         self._held = held
         self._committer = committer
+        self._merger = merger
         self._reader = reader
         self._guard = guard
         self._rest_until = 0.0
@@ -97,7 +101,7 @@ class Folds:
         if searched and self._guard.attempt("scan again", id, partial(self._scan_holes, o), False):
             return True
         if o.settled:
-            make = partial(self._reader.make_run, o.relation, o.layout, o.index, self._held)
+            make = partial(self._merger.make_run, o.relation, o.layout, o.index, self._held)
             self._guard.attempt("run", id, make, False)
         return False
 

@@ -12,9 +12,7 @@ from functools import partial
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
-from sqlalchemy.engine import Connection
 
-from headwater import crash
 from headwater.changelog.reader import read_transactions
 from headwater.decode.changes import Changes
 from headwater.decode.layout import decodable_until
@@ -22,14 +20,12 @@ from headwater.engine.home import Home
 from headwater.engine.query.changes import changelog_rows
 from headwater.engine.query.queries import Running
 from headwater.engine.results import Behind
-from headwater.engine.spark.jobs import in_parallel, pool, share, task_settings
+from headwater.engine.spark.jobs import in_parallel
 from headwater.engine.spark.sessions import Pooled, Sessions
 from headwater.engine.status.freshness import behind
 from headwater.errors import DataError, DefinitionError, unknown_name
-from headwater.meta import epochs, lease, progress, relations, segments
-from headwater.meta.lease import Lease
-from headwater.model import Epoch, Layout, RelationInfo, Span, TableState
-from headwater.relation import fold, runs
+from headwater.meta import epochs, progress, relations, segments
+from headwater.model import Epoch, Layout, RelationInfo, TableState
 from headwater.relation.base import few_files
 from headwater.relation.overlay import Overlay, Overlays
 from headwater.relation.read import base_at, dataframe, empty, layers, lost
@@ -249,35 +245,13 @@ class Reader:
                 return int(first) - 1
         return index - 1
 
-    def merge(self, relation: RelationInfo, layout: Layout, index: int, app_id: str, version: int) -> int:
-        """Folds the overlay at `index` into the base; returns the Delta version that holds it."""
-        with self.overlays.use(relation, layout, index) as overlay:
-            self._refuse_lost(relation, layout, overlay)
-            session, settings = self._root(), task_settings(max(1, share() // 2))
-            with pool(session, "folds"):
-                return fold.fold(session, self._home.storage, relation, layout, overlay, app_id, version, settings)
-
-    def remove(self, relation: RelationInfo, spans: list[Span]) -> int:
-        """Takes the rows of spans that are read again out of the base; returns the Delta version."""
-        return fold.remove(self._root(), self._home.storage, relation, spans)
-
-    def make_run(self, relation: RelationInfo, layout: Layout, index: int, held: Lease) -> bool:
-        """Makes a run of a settled relation's tail if it has grown long; True if it did."""
-        meta, storage = self._home.meta, self._home.storage
-
-        def check(c: Connection) -> None:
-            crash.here("run.written")
-            lease.check(c, held)
-
-        return runs.write(self.overlays, storage, meta, relation, layout, index, check=check) is not None
-
     def holes(self, relation: RelationInfo, layout: Layout, index: int) -> pa.Table:
         """The keys of rows that neither a change nor the base can complete: they must be scanned again."""
         with self.overlays.use(relation, layout, index) as overlay:
-            lost = self._lost(relation, layout, overlay)
+            lost = self.lost_rows(relation, layout, overlay)
             return overlay.holes if lost is None else pa.concat_tables([overlay.holes, lost.cast(overlay.holes.schema)])
 
-    def _lost(self, relation: RelationInfo, layout: Layout, overlay: Overlay) -> pa.Table | None:
+    def lost_rows(self, relation: RelationInfo, layout: Layout, overlay: Overlay) -> pa.Table | None:
         """Keys of rows that a change has brought in without all of their values, and that were never read."""
         if not relation.partial or not any(layer.missing for layer in overlay.layers):
             return None
@@ -285,12 +259,6 @@ class Reader:
             base = base_at(pooled.session, self._home.storage, relation, layout, overlay)
             keys = lost(relation, overlay, base, layers(pooled.session, self._home.storage, relation, overlay))
             return None if keys is None else keys.toArrow()
-
-    def _refuse_lost(self, relation: RelationInfo, layout: Layout, overlay: Overlay) -> None:
-        """A fold would lose such rows for good."""
-        found = self._lost(relation, layout, overlay)
-        if found is not None and found.num_rows:
-            raise fold.must_scan_again(relation, found.num_rows)
 
     def close(self) -> None:
         """Releases what frames have held."""

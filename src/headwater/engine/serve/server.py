@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from enum import StrEnum
 from functools import partial
 
 from pyspark.sql import SparkSession
@@ -20,6 +21,7 @@ from headwater.engine.commit import epoch
 from headwater.engine.commit.clean import Cleaner, clean_start
 from headwater.engine.commit.committer import Committer
 from headwater.engine.commit.folds import Folds
+from headwater.engine.commit.merger import Merger
 from headwater.engine.commit.upkeep import Upkeep
 from headwater.engine.failures import Who, described
 from headwater.engine.fill.backfill import Backfill
@@ -45,16 +47,26 @@ log = logging.getLogger(__name__)
 TICK_S = 0.2  # how soon definitions, ended captures and finished scans are noticed
 IDLE_S = 1.0  # an epoch is published at once when a capture speaks; this only catches a lost word
 CLEAN_S = 30.0
+UPKEEP = "upkeep"  # the loop whose work Spark's end cuts short
 UPKEEP_S = min(5.0, config.SEGMENT_AGE_S / 4)  # sooner where a test lets segments age faster
+
+
+class Happened(StrEnum):
+    """What wakes loops."""
+
+    PUBLISHED = "published"  # a capture has published a segment or a position
+    SCANNED = "scanned"  # a span has been read
+    DEFINED = "defined"  # definitions have changed, or a connection is ready
 
 
 @dataclass(slots=True)
 class _Loop:
-    """A thread that does one thing when woken, or after `pause_s` at the latest."""
+    """A thread that does one thing after what it waits for has happened, or after `pause_s` at the latest."""
 
     name: str
     work: Callable[[], None]
     pause_s: float
+    wakes: tuple[Happened, ...] = (Happened.DEFINED,)
     wake: threading.Event = field(default_factory=threading.Event)
     thread: threading.Thread | None = None
 
@@ -98,27 +110,30 @@ class Server:
         self._held = held
         permit.hand_over(self.home.path, held.fence)
         self.reader = Reader(self.home, self.session)
-        self.committer = Committer(self.home, held, passed, self.reader.merge, self.reader.remove)
+        merger = Merger(self.home, self.reader, self.session)
+        self.committer = Committer(self.home, held, passed, merger)
         self._guard = Guard(self.home, held)
         self.committer.recover()
         clean_start(self.home)
-        self.backfill = Backfill(self.home, held, self.session, self._on_scanned)
+        self.backfill = Backfill(self.home, held, self.session, partial(self._happened, Happened.SCANNED))
         self.backfill.recover()
-        self.folds = Folds(self.home, held, self.committer, self.reader, self._guard)
+        self.folds = Folds(self.home, held, self.committer, merger, self.reader, self._guard)
         self.watcher = Watcher(self.home, held)
-        self.supervisor = Supervisor(self.home, self._on_publish, self._record_children, self.until)
+        self.supervisor = Supervisor(
+            self.home, partial(self._happened, Happened.PUBLISHED), self._record_children, self.until
+        )
         self._loops = [
-            _Loop("epochs", self._publish, IDLE_S),
-            _Loop("covers", self._cover, TICK_S),
-            _Loop("control", self._control, TICK_S),
-            _Loop("backfill", self.backfill.tick, TICK_S),
+            _Loop("epochs", self._publish, IDLE_S, (Happened.PUBLISHED, Happened.DEFINED)),
+            _Loop("covers", self._cover, TICK_S, tuple(Happened)),
+            _Loop("control", self._control, TICK_S, (Happened.SCANNED, Happened.DEFINED)),
+            _Loop("backfill", self.backfill.tick, TICK_S, (Happened.SCANNED, Happened.DEFINED)),
             _Loop("folds", self.folds.tick, 1.0),
             _Loop("watcher", self.watcher.tick, 2.0),
             _Loop("rates", self._sampler.look, sampler.LOOK_S),
             _Loop("lag", self._sampler.ask, sampler.ASK_S),
             _Loop("clean", Cleaner(self.home, held, self.reader.overlays).clean, min(CLEAN_S, config.HISTORY_S / 4)),
             _Loop("spark", self._watch_spark, TICK_S),
-            _Loop("upkeep", Upkeep(self.home, held, self.committer, self.session, self._guard).tick, UPKEEP_S),
+            _Loop(UPKEEP, Upkeep(self.home, held, self.committer, self.session, self._guard).tick, UPKEEP_S),
         ]
         for loop in self._loops:
             loop.thread = threading.Thread(target=self._repeat, args=(loop,), name=loop.name, daemon=True)
@@ -136,15 +151,16 @@ class Server:
             self.supervisor.stop_all()
         if hasattr(self, "backfill"):
             self.backfill.stop()
-        for loop in self._loops[:-1]:
-            if loop.thread is not None:
+        for loop in self._loops:
+            if loop.thread is not None and loop.name != UPKEEP:
                 loop.thread.join(60)
         self._last_words("the last epoch", self._publish_last)
         if self._session is not None and self._given_session is None and self._spark_lost is None:
             self.home.live.failures.ending = True
             spark.stop(self._session)  # a rewrite that is under way ends with it, and leaves the base as it was
-        if self._loops and (upkeep := self._loops[-1].thread) is not None:
-            upkeep.join(60)
+        for loop in self._loops:
+            if loop.thread is not None and loop.name == UPKEEP:
+                loop.thread.join(60)
         self._last_words("the lease", self._release)
         self._journal.close()
         self._lock.release()
@@ -178,8 +194,7 @@ class Server:
 
     def wake(self) -> None:
         """Looks at the definitions at once."""
-        for loop in self._loops:
-            loop.wake.set()
+        self._happened(Happened.DEFINED)
 
     def waiting_for(self, relation_id: int) -> str:
         return self.backfill.waiting_for(relation_id) or ("" if self._session_ready.is_set() else "Spark to start")
@@ -261,13 +276,10 @@ class Server:
         if self.failure is None:
             self.failure = error
 
-    def _on_publish(self) -> None:
-        for loop in self._loops[:2]:
-            loop.wake.set()
-
-    def _on_scanned(self) -> None:
-        for loop in self._loops[1:4]:
-            loop.wake.set()
+    def _happened(self, what: Happened) -> None:
+        for loop in self._loops:
+            if what in loop.wakes:
+                loop.wake.set()
 
     def _publish(self) -> None:
         assert self._held is not None

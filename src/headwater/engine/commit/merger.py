@@ -1,0 +1,50 @@
+"""What Spark writes: overlays into bases, spans that are read again out of them, and runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from pyspark.sql import SparkSession
+from sqlalchemy.engine import Connection
+
+from headwater import crash
+from headwater.engine.home import Home
+from headwater.engine.query.read import Reader
+from headwater.engine.spark.jobs import pool, share, task_settings
+from headwater.meta import lease
+from headwater.meta.lease import Lease
+from headwater.model import Layout, RelationInfo, Span
+from headwater.relation import fold, runs
+
+
+class Merger:
+    """Writes what a reader shows over a base into it. Decides nothing: see `committer` and `folds`."""
+
+    def __init__(self, home: Home, reader: Reader, session: Callable[[], SparkSession]) -> None:
+        self._home = home
+        self._reader = reader
+        self._session = session
+
+    def merge(self, relation: RelationInfo, layout: Layout, index: int, app_id: str, version: int) -> int:
+        """Folds the overlay at `index` into the base; returns the Delta version that holds it."""
+        with self._reader.overlays.use(relation, layout, index) as overlay:
+            lost = self._reader.lost_rows(relation, layout, overlay)
+            if lost is not None and lost.num_rows:  # a fold would lose them for good
+                raise fold.must_scan_again(relation, lost.num_rows)
+            session, settings = self._session(), task_settings(max(1, share() // 2))
+            with pool(session, "folds"):
+                return fold.fold(session, self._home.storage, relation, layout, overlay, app_id, version, settings)
+
+    def remove(self, relation: RelationInfo, spans: list[Span]) -> int:
+        """Takes the rows of spans that are read again (where keys have no order: all) out of the base."""
+        return fold.remove(self._session(), self._home.storage, relation, spans)
+
+    def make_run(self, relation: RelationInfo, layout: Layout, index: int, held: Lease) -> bool:
+        """Makes a run of a settled relation's tail if it has grown long; True if it did."""
+        meta, storage = self._home.meta, self._home.storage
+
+        def check(c: Connection) -> None:
+            crash.here("run.written")
+            lease.check(c, held)
+
+        return runs.write(self._reader.overlays, storage, meta, relation, layout, index, check=check) is not None
