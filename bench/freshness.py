@@ -148,7 +148,7 @@ def _lags(hw: Any, commits: list[float], seen: list[tuple[float, int]]) -> list[
     with meta.read() as c:
         probe = relations.find(c, "probe")
         assert probe is not None
-        pieces = segments.of_table(c, probe.connection_id, probe.upstream_id, 0, END)
+        pieces = segments.of_table(c, probe.origin.connection_id, probe.origin.upstream_id, 0, END)
     raw = read_table(storage, pieces, 0, END)
     indexes = raw["index"].to_pylist()[-len(commits) :]
     lags = []

@@ -39,6 +39,7 @@ from headwater.model import (
     Segment,
     Span,
     TableState,
+    UpstreamTable,
     UpstreamType,
 )
 from headwater.relation import base, runs
@@ -126,7 +127,16 @@ def measure(home: Path, count: int, rounds: int, most: int) -> None:
     session, storage = start(home), LocalStorage(home)
     made = Made(count, most + SPARE)
     plain = RelationInfo(
-        1, "orders", 1, "public", "orders", 1, COLUMNS, KEY, {}, TableState.LIVE, None, "warehouse/orders", -1, 0
+        1,
+        "orders",
+        UpstreamTable(1, "public", "orders", 1),
+        COLUMNS,
+        KEY,
+        {},
+        TableState.LIVE,
+        None,
+        "warehouse/orders",
+        -1,
     )
     base.create(storage, replace(plain, base_version=-1))
     version = fill(storage, plain, count)
@@ -198,7 +208,7 @@ def reader(
 def add_changes(meta: Meta, relation: RelationInfo, changes: int) -> None:
     """Says in meta that the log holds these changes, and the spare ones."""
     total = changes + SPARE
-    part = Part(relation.upstream_id, 1, 0, total, 1, total)
+    part = Part(relation.origin.upstream_id, 1, 0, total, 1, total)
     with meta.write() as c:
         connections.add(c, name="made", type="postgres-cdc", options={}, secret=None, position="0/1")
         segments.insert(c, Segment(1, 1, total, total, "s", 1, 1000, 10**6, (part,)))

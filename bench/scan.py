@@ -36,7 +36,7 @@ from headwater.demo.embedded import EmbeddedPostgres
 from headwater.engine.spark import jobs, machine
 from headwater.engine.spark import session as spark
 from headwater.engine.spark.task import run_task
-from headwater.model import Json, RelationInfo, ScanResult, Span, TableState
+from headwater.model import Json, RelationInfo, ScanResult, Span, TableState, UpstreamTable
 from headwater.relation import base
 from headwater.storage import LocalStorage
 from support.backfill import bench
@@ -65,10 +65,7 @@ class Race:
         relation = RelationInfo(
             id=1,
             name=name,
-            connection_id=1,
-            upstream_schema=table.schema,
-            upstream_table=table.name,
-            upstream_id=table.upstream_id,
+            origin=UpstreamTable(1, table.schema, table.name, table.upstream_id),
             columns=table.columns,
             key=table.key,
             options={},
@@ -76,7 +73,6 @@ class Race:
             error=None,
             base_path=name,
             base_version=-1,  # not made yet
-            begin_index=0,
         )
         base.create(LocalStorage(self.home), relation)
         return relation

@@ -23,7 +23,7 @@ from headwater.engine.spark import jobs
 from headwater.engine.spark import session as spark
 from headwater.engine.spark.sessions import Sessions
 from headwater.meta.store import Meta
-from headwater.model import CoveredSpan, Layout, RelationInfo, Span, TableState
+from headwater.model import CoveredSpan, Layout, RelationInfo, Span, TableState, UpstreamTable
 from headwater.relation import base, fold
 from headwater.relation.overlay import Overlay, Overlays
 from headwater.storage import LocalStorage, Storage
@@ -45,7 +45,16 @@ def main() -> None:
 def measure(home: Path, count: int, rounds: int, changes: int) -> None:
     session, storage, meta = spark.start(home), LocalStorage(home), Meta(f"sqlite:///{home / 'meta.db'}")
     read = RelationInfo(
-        1, "orders", 1, "public", "orders", 1, COLUMNS, KEY, {}, TableState.LIVE, None, "warehouse/orders", -1, 0
+        1,
+        "orders",
+        UpstreamTable(1, "public", "orders", 1),
+        COLUMNS,
+        KEY,
+        {},
+        TableState.LIVE,
+        None,
+        "warehouse/orders",
+        -1,
     )
     folded = replace(read, base_path="warehouse/folded")
     versions = []

@@ -320,7 +320,7 @@ class Headwater:
         """Whether everything that can go on is where it should be; what failed holds up nobody else."""
         with self._home.meta.read() as c:
             going = {x.id: x for x in connections.all(c) if not (x.state is ConnectionState.FAILED and x.error)}
-            states = [r for r in relations.all(c) if r.connection_id in going]
+            states = [r for r in relations.all(c) if r.origin.connection_id in going]
         if any(not passed(x.type, x.position, targets.get(x.id, x.position)) for x in going.values()):
             return False
         return all(r.state is TableState.LIVE or (r.state is TableState.FAILED and r.error) for r in states)

@@ -202,6 +202,10 @@ class Epoch:
     def index_of(self, connection_id: int) -> int:
         return next((c.index for c in self.cuts if c.connection_id == connection_id), 0)
 
+    def index_for(self, relation: RelationInfo) -> int:
+        """The last index of the relation's changes that the epoch holds."""
+        return self.index_of(relation.origin.connection_id)
+
 
 @dataclass(frozen=True, slots=True)
 class LogColumn:
@@ -277,15 +281,27 @@ class ConnectionInfo:
 
 
 @dataclass(frozen=True, slots=True)
+class UpstreamTable:
+    """An origin: one table of an upstream, followed through its connection's changelog."""
+
+    connection_id: int
+    schema: str
+    table: str
+    upstream_id: int  # the upstream's own number of the table
+    begin_index: int = 0  # changes at or below it concern no span of the relation
+
+    @property
+    def name(self) -> str:
+        return f"{self.schema}.{self.table}"
+
+
+@dataclass(frozen=True, slots=True)
 class RelationInfo:
-    """A table (later also a view) as meta knows it."""
+    """A table (later also a view) as meta knows it. Only who follows or reads an upstream looks at the `origin`."""
 
     id: int
     name: str
-    connection_id: int
-    upstream_schema: str
-    upstream_table: str
-    upstream_id: int
+    origin: UpstreamTable
     columns: tuple[Column, ...]
     key: tuple[str, ...]
     options: dict[str, str]
@@ -293,7 +309,6 @@ class RelationInfo:
     error: dict[str, str] | None
     base_path: str  # relative to the home
     base_version: int
-    begin_index: int  # changes at or below it concern no span of this relation
     control: Control = Control.RUN
     block: int = 0  # tables of one BEGIN … COMMIT become readable together; 0 once they are
     replaces: int = 0  # the relation whose place this one takes when it is complete (RESYNC TABLE)

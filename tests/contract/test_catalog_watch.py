@@ -10,7 +10,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from headwater.model import Column, RelationInfo, TableState
+from headwater.model import Column, RelationInfo, TableState, UpstreamTable
 from headwater.source.postgres import begin
 from headwater.source.postgres.catalog import describe_table
 from headwater.source.postgres.findings import Event, Finding, compare, findings
@@ -37,12 +37,12 @@ def relation_of(session: Any, table: str, names: tuple[str, ...] | None = None) 
     found = describe_table(session, "public", table)
     columns = tuple(Column(c.name, "STRING", c.type) for c in found.columns if names is None or c.name in names)
     return RelationInfo(
-        *(1, table, 1, "public", table, found.oid, columns, found.key, {}, TableState.LIVE, None, "", -1, 0)
+        *(1, table, UpstreamTable(1, "public", table, found.oid), columns, found.key, {}, TableState.LIVE, None, "", -1)
     )
 
 
 def look_at(session: Any, relation: RelationInfo, publication: str = "carrier") -> Look:
-    return look(session, [relation.upstream_id], publication)[relation.upstream_id]
+    return look(session, [relation.origin.upstream_id], publication)[relation.origin.upstream_id]
 
 
 @pytest.fixture

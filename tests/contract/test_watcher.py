@@ -173,7 +173,7 @@ def test_a_look_from_before_a_table_was_accepted_anew_is_not_judged(watched: Wat
     watcher = w.watch("TRUNCATE p1", times=1)  # seen, and not judged yet
     w.upstream.execute("TRUNCATE p1")
     parts = w.table("parts")
-    look = upstream_of(w.captured.home.meta, w.captured.id).look([parts.upstream_id])[parts.upstream_id]
+    look = upstream_of(w.captured.home.meta, w.captured.id).look([parts.origin.upstream_id])[parts.origin.upstream_id]
     with w.captured.home.meta.write() as c:
         relations.set_fingerprint(c, parts.id, look.stored())  # as RESYNC does
     for _ in range(2):

@@ -154,7 +154,7 @@ def each_cover(hw: Any) -> list[Observed]:
     before = None
     for epoch, layout in known:
         if layout is not None and layout.spans and layout != before:
-            with reader.at(relation, layout, epoch.index_of(relation.connection_id)) as frame:
+            with reader.at(relation, layout, epoch.index_for(relation)) as frame:
                 seen.append(Observed(epoch.id, epoch.cuts[0].position, layout, rows(frame)))
         before = layout
     return seen

@@ -26,6 +26,7 @@ from headwater.model import (
     Segment,
     Span,
     TableState,
+    UpstreamTable,
     UpstreamType,
 )
 from headwater.relation import base, fold, read
@@ -192,7 +193,16 @@ def applied(base: Rows, overlay: pa.Table, columns: tuple[Column, ...], key: tup
 def relation_of(columns: tuple[Column, ...], key: tuple[str, ...], **options: str) -> RelationInfo:
     """A table of those columns, as meta would know it."""
     return RelationInfo(
-        1, "things", 1, "public", "things", 4711, columns, key, options, TableState.LIVE, None, "warehouse/things", 0, 0
+        1,
+        "things",
+        UpstreamTable(1, "public", "things", 4711),
+        columns,
+        key,
+        options,
+        TableState.LIVE,
+        None,
+        "warehouse/things",
+        0,
     )
 
 
@@ -226,7 +236,7 @@ class Lake:
         """Makes the history so far part of the log; returns its last index."""
         first, last = self.published + 1, len(self.history.changes)
         if last >= first:
-            part = Part(self.relation.upstream_id, 1, 0, last - first + 1, first, last)
+            part = Part(self.relation.origin.upstream_id, 1, 0, last - first + 1, first, last)
             with self.meta.write() as c:
                 segments.insert(c, Segment(1, first, last, last, f"s{first}", 1, first * 10, last * 10, (part,)))
             self.published = last

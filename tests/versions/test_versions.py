@@ -195,8 +195,8 @@ def lake_at(c: Captured, relation: RelationInfo, result: ScanResult, position: s
     reach = reach_in(c.home.meta, c.home.storage, c.id, 0, timeout_s=60, number=upstream.number, nudge=c.upstream.goal)
     index = reach(position)
     with c.home.meta.read() as m:
-        pieces = segments.of_table(m, c.id, relation.upstream_id, 0, index)
-        schemas = {s.id: s for s in segments.schemas(m, c.id, relation.upstream_id)}
+        pieces = segments.of_table(m, c.id, relation.origin.upstream_id, 0, index)
+        schemas = {s.id: s for s in segments.schemas(m, c.id, relation.origin.upstream_id)}
     raw = reader.read_table(c.home.storage, pieces, 0, index)
     changes = decode_changes(raw, schemas, relation.columns, relation.key).table
     seen = upstream.sees(result.saw, changes["__txn"].to_numpy().astype(np.int64))
@@ -349,9 +349,9 @@ def test_what_the_log_does_not_tell_is_noticed(running: Captured, version: Versi
     drop = "CONSTRAINT quiet_pkey" if version.is_postgres else "PRIMARY KEY"
 
     def verdict(statement: str) -> str:
-        before = upstream.look([relation.upstream_id])[relation.upstream_id]
+        before = upstream.look([relation.origin.upstream_id])[relation.origin.upstream_id]
         version.run(statement)
-        after = upstream.look([relation.upstream_id])[relation.upstream_id]
+        after = upstream.look([relation.origin.upstream_id])[relation.origin.upstream_id]
         error = upstream.compare(before, after, relation, ()).error
         if error is None and after.described is not None:  # as the watcher judges a new form
             try:

@@ -40,14 +40,14 @@ class ScanJob:
 def scan_table(relation: RelationInfo, identity: dict[str, str] | None = None) -> ScanTable:
     """The upstream table with what a scan selects from it: what decoding wants. `identity` is its connection's."""
     return ScanTable(
-        schema=relation.upstream_schema,
-        name=relation.upstream_table,
+        schema=relation.origin.schema,
+        name=relation.origin.table,
         columns=relation.columns,
         key=relation.key,
         select=tuple(select_expression(c) for c in relation.columns),
         key_text=tuple(text_expression(c) for c in relation.key_columns),
         filter=read_filter(relation.filter, relation.columns) if relation.filter else None,
-        upstream_id=relation.upstream_id,
+        upstream_id=relation.origin.upstream_id,
         identity=identity or {},
     )
 

@@ -35,7 +35,7 @@ def verify_tables(home: Home, reader: Reader, table: str | None = None) -> list[
         for s in seen:
             if s.layout is not None and not _why_not(s):
                 lake = partial(reader.at, s.relation, s.layout)
-                by_connection[s.relation.connection_id].append(Target(s.relation, s.layout, lake))
+                by_connection[s.relation.origin.connection_id].append(Target(s.relation, s.layout, lake))
         for connection_id, targets in by_connection.items():
             done = set()
             try:

@@ -18,7 +18,8 @@ from sqlalchemy.engine import Connection
 from headwater.backfill.rule import Sees
 from headwater.config import PIN_S
 from headwater.errors import DataError
-from headwater.meta import connections, segments
+from headwater.meta import changes as changes_of
+from headwater.meta import connections
 from headwater.meta import runs as meta_runs
 from headwater.meta.store import Meta
 from headwater.model import Layout, RelationInfo, RunInfo
@@ -157,9 +158,9 @@ class Overlays:
             self._users[overlay.tail_path] = self._users.get(overlay.tail_path, 0) + 1
 
     def _make(self, relation: RelationInfo, layout: Layout, index: int) -> Overlay:
-        start = max(layout.log_index, relation.begin_index)
+        start = max(layout.log_index, relation.origin.begin_index)
         with self._meta.read() as c:
-            changes = segments.count_changes(c, relation.connection_id, relation.upstream_id, start, index)
+            changes = changes_of.count(c, relation, start, index)
             live = meta_runs.live(c, relation.id, start, index) if changes and settled(relation, layout) else []
         if not changes or not layout.spans:
             if layout.spans:
@@ -213,11 +214,11 @@ class Overlays:
     def _sees(self, relation: RelationInfo) -> Sees:
         if self._given is not None:
             return self._given
-        known = self._kinds.get(relation.connection_id)
+        known = self._kinds.get(relation.origin.connection_id)
         if known is None:
             with self._meta.read() as c:
-                known = kind(connections.get(c, relation.connection_id).type).sees
-            self._kinds[relation.connection_id] = known
+                known = kind(connections.get(c, relation.origin.connection_id).type).sees
+            self._kinds[relation.origin.connection_id] = known
         return known
 
     def _write_tail(self, relation: RelationInfo, index: int, tail: pa.Table) -> str:
@@ -229,7 +230,7 @@ class Overlays:
 
 def check_history(c: Connection, relation: RelationInfo, after: int, index: int) -> None:
     """Raises if the changelog no longer holds (after, index]: what is not there must not look like no change."""
-    first = segments.first_kept(c, relation.connection_id)
+    first = changes_of.first_kept(c, relation)
     if after < index and first > after + 1:
         raise DataError(
             "data.history_missing",

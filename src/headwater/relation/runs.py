@@ -14,8 +14,8 @@ import pyarrow as pa
 from sqlalchemy.engine import Connection
 
 from headwater.config import TAIL_CHANGES
+from headwater.meta import changes as changes_of
 from headwater.meta import runs as meta_runs
-from headwater.meta import segments
 from headwater.meta.store import Meta
 from headwater.model import Layout, RelationInfo, RunInfo
 from headwater.relation.judge import settled
@@ -65,11 +65,11 @@ def write(
     """
     if not settled(relation, layout):
         return None  # before that, which changes count depends on the reader's layout
-    start = max(layout.log_index, relation.begin_index)
+    start = max(layout.log_index, relation.origin.begin_index)
     with meta.read() as c:
         chain = usable(meta_runs.live(c, relation.id, start, index), start)
         after = chain[-1].last_index if chain else start
-        changes = segments.count_changes(c, relation.connection_id, relation.upstream_id, after, index)
+        changes = changes_of.count(c, relation, after, index)
     due = plan(chain, start, index, changes, limit)
     if due is None:
         return None

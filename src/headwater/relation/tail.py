@@ -11,7 +11,8 @@ import pyarrow as pa
 from headwater.changelog.reader import read_table
 from headwater.config import OVERLAY_BYTES, TAIL_CHANGES
 from headwater.decode.changes import Changes, changes_schema, decode_changes
-from headwater.meta import relations, segments
+from headwater.meta import changes as changes_of
+from headwater.meta import relations
 from headwater.meta.store import Meta
 from headwater.model import RelationInfo
 from headwater.relation.schema import INDEX
@@ -81,8 +82,8 @@ class Tails:
 
     def _decode(self, relation: RelationInfo, after: int, upto: int) -> pa.Table:
         with self._meta.read() as c:
-            pieces = segments.of_table(c, relation.connection_id, relation.upstream_id, after, upto)
-            versions = segments.schemas(c, relation.connection_id, relation.upstream_id) if pieces else []
+            pieces = changes_of.pieces(c, relation, after, upto)
+            versions = changes_of.schemas(c, relation) if pieces else []
             counted = relations.counted_index(c, relation.id)
         tables = [changes_schema(relation.columns, relation.key).empty_table()]
         # what was counted by an earlier process, or for another reader, is decoded apart

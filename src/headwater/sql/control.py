@@ -70,7 +70,7 @@ def resync_table(home: Home, statement: ResyncTable) -> Outcome:
         text = relations.statement(c, old.id)
     (definition,) = parse(text)
     assert isinstance(definition, CreateTable)
-    upstream = upstream_of(home.meta, old.connection_id)
+    upstream = upstream_of(home.meta, old.origin.connection_id)
     checked = define.check_table(upstream, definition)
     with home.meta.write() as c:
         beside = relations.replacement(c, old.id)
@@ -79,5 +79,5 @@ def resync_table(home: Home, statement: ResyncTable) -> Outcome:
         if beside is not None:
             relations.remove(c, beside.id)
         now = relations.get(c, old.id)
-        checked.store(c, relations.BESIDE + old.name, old.connection_id, now.options, text, replaces=old.id)
+        checked.store(c, relations.BESIDE + old.name, old.origin.connection_id, now.options, text, replaces=old.id)
     return Outcome(f"table {old.name} is being read anew; its rows stay readable until then", checked.found.notices)

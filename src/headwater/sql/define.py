@@ -143,7 +143,8 @@ def drop_table(home: Home, statement: DropTable) -> Outcome:
         for each in (relation, *([beside] if beside else [])):
             relations.remove(c, each.id)
         relations.open_if_complete(c, relation.block)
-        shared = any(r.upstream_id == relation.upstream_id for r in relations.all(c, relation.connection_id))
+        origin = relation.origin
+        shared = any(r.origin.upstream_id == origin.upstream_id for r in relations.all(c, origin.connection_id))
     warnings: tuple[str, ...] = ()
     if not shared:
         warnings = _withdraw(home, relation)
@@ -303,7 +304,7 @@ def _column(found: FoundColumn, declared: ColumnSpec | None) -> Column:
 def _withdraw(home: Home, relation: RelationInfo) -> tuple[str, ...]:
     """Takes the table out of the publication; an upstream that does not answer only costs it some work."""
     try:
-        upstream_of(home.meta, relation.connection_id).withdraw(relation.upstream_schema, relation.upstream_table)
+        upstream_of(home.meta, relation.origin.connection_id).withdraw(relation.origin.schema, relation.origin.table)
     except HeadwaterError as e:
-        return (f"the upstream still publishes {relation.upstream_schema}.{relation.upstream_table}: {e.message}",)
+        return (f"the upstream still publishes {relation.origin.name}: {e.message}",)
     return ()

@@ -66,7 +66,7 @@ def claim(c: Connection, relation: RelationInfo, committed_index: int, oldest_ep
     complete = bool(layouts) and all(x.complete for x in layouts)
     needed = min([committed_index, *(x.log_index for x in layouts if x.spans)])
     whole = complete and relation.state in (TableState.LIVE, TableState.FAILED)
-    return needed if whole else min(needed, relation.begin_index)
+    return needed if whole else min(needed, relation.origin.begin_index)
 
 
 def history_missing(relation: RelationInfo, limit: str = "") -> DataError:

@@ -24,7 +24,8 @@ from headwater.engine.commit import epoch
 from headwater.engine.failures import Who
 from headwater.engine.guard import Guard
 from headwater.engine.home import Home
-from headwater.meta import connections, epochs, intents, relations, runs, segments, settle, spans
+from headwater.meta import changes as changes_of
+from headwater.meta import connections, epochs, intents, relations, runs, settle, spans
 from headwater.meta.intents import Cover, Fold, Intent, Upkeep, Work
 from headwater.meta.lease import Lease
 from headwater.model import Epoch, Layout, RelationInfo, Span, TableState
@@ -156,12 +157,12 @@ class Committer:
         relation, newest = relations.get_or_none(c, relation_id), epochs.newest(c)
         if relation is None or newest is None or intents.all(c, relation_id):
             return False
-        layout, index = epochs.layout_at(c, relation_id, newest.id), newest.index_of(relation.connection_id)
+        layout, index = epochs.layout_at(c, relation_id, newest.id), newest.index_for(relation)
         if layout is None or not layout.settled or layout.log_index >= index:
             return False
-        if segments.count_changes(c, relation.connection_id, relation.upstream_id, layout.log_index, index):
+        if changes_of.count(c, relation, layout.log_index, index):
             return False
-        if segments.first_kept(c, relation.connection_id) > layout.log_index + 1:
+        if changes_of.first_kept(c, relation) > layout.log_index + 1:
             return False  # what is not kept is not known to be no change: reading the table says so
         settle.move(c, relation_id, [s.id for s in spans.all(c, relation_id)], index)
         settle.merge(c, relation_id)
@@ -209,7 +210,7 @@ class Committer:
         left = [i for i in intents.all(c, relation_id) if isinstance(i.work, Cover)]
         if left:
             return left[0], []
-        connection = connections.get(c, relation.connection_id)
+        connection = connections.get(c, relation.origin.connection_id)
         life = connections.server_life(c, connection.id)
         ready, dead = [], []
         for scanned in spans.uncovered(c, relation_id):
@@ -235,11 +236,9 @@ class Committer:
         layout = epochs.layout_at(c, relation_id, newest.id)
         if layout is None or not layout.spans:
             return None
-        index = newest.index_of(relation.connection_id)
+        index = newest.index_for(relation)
         index = index if upto is None else min(index, upto)
-        if layout.settled and not segments.count_changes(
-            c, relation.connection_id, relation.upstream_id, layout.log_index, index
-        ):
+        if layout.settled and not changes_of.count(c, relation, layout.log_index, index):
             return None
         covered = tuple(s.id for s in spans.all(c, relation_id) if s.cover_index is not None)
         return self._decided(c, relation_id, Fold(index, newest.id, covered)), epochs.take_pin(c, newest.id, "fold")
@@ -313,7 +312,7 @@ class Committer:
             if relations.get_or_none(c, relation.id) is None:
                 return None  # dropped meanwhile, its intents with it
             _record_version(c, relation, version)
-            index = connections.get(c, relation.connection_id).committed_index
+            index = connections.get(c, relation.origin.connection_id).committed_index
             for span_id in cover.spans:
                 spans.cover(c, span_id, index)
             if again and not relation.ordered:
@@ -327,7 +326,7 @@ class Committer:
 
     def _settle(self, c: Connection, relation: RelationInfo, index: int) -> None:
         """Where the table did not change since its spans were scanned there is nothing to fold: they settle at once."""
-        last = segments.last_change(c, relation.connection_id, relation.upstream_id, index)
+        last = changes_of.last(c, relation, index)
         settle.quiet(c, relation.id, last, index)
         settle.merge(c, relation.id)
 
@@ -371,7 +370,7 @@ class Committer:
             layout = epochs.layout_at(c, relation.id, fold.epoch)
             assert layout is not None
             first, last = layout.log_index, fold.index
-            if not segments.count_changes(c, relation.connection_id, relation.upstream_id, first, last):
+            if not changes_of.count(c, relation, first, last):
                 check_history(c, relation, first, last)
                 return relation.base_version
         try:

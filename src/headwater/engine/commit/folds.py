@@ -115,7 +115,7 @@ class Folds:
         for relation in open:
             layout = layouts.get(relation.id)
             if newest is not None and layout is not None and layout.complete:
-                work = partial(self._fold_to_stop, relation, layout, newest.index_of(relation.connection_id))
+                work = partial(self._fold_to_stop, relation, layout, newest.index_for(relation))
                 self._home.live.failures.attempt(Who("fold", table=relation.id), work, None)
 
     def _fold_to_stop(self, relation: RelationInfo, layout: Layout, index: int) -> None:
@@ -163,9 +163,9 @@ class Folds:
                 return []
             known = [r for r in relations.all(c) if r.state is not TableState.FAILED]
             layouts, folded = epochs.layouts_at(c, newest.id), relations.folded_times(c)
-            found = [(r, layouts[r.id], newest.index_of(r.connection_id)) for r in known if r.id in layouts]
+            found = [(r, layouts[r.id], newest.index_for(r)) for r in known if r.id in layouts]
             ranges = {
-                r.id: Range(r.connection_id, r.upstream_id, layout.log_index, index)
+                r.id: Range(r.origin.connection_id, r.origin.upstream_id, layout.log_index, index)
                 for r, layout, index in found
                 if layout.spans
             }

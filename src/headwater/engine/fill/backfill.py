@@ -25,6 +25,7 @@ from headwater.engine.guard import Guard
 from headwater.engine.home import Home
 from headwater.engine.spark import jobs
 from headwater.errors import DataError, FencedError
+from headwater.meta import changes as changes_of
 from headwater.meta import connections, relations, segments, spans
 from headwater.meta.lease import Lease
 from headwater.model import ConnectionState, Control, RelationInfo, SpanInfo, SpanState, TableState
@@ -93,7 +94,7 @@ class Backfill:
         if relation.history_missing or (relation.error or {}).get("code") == "data.rewritten":
             return False
         at = relation.stopped_at
-        if at is None or segments.first_kept(c, relation.connection_id) <= at + 1:
+        if at is None or changes_of.first_kept(c, relation) <= at + 1:
             return True
         relations.set_state(c, relation.id, TableState.FAILED, history_missing(relation))
         relations.set_stopped(c, relation.id, at)
@@ -112,7 +113,7 @@ class Backfill:
         for relation in found:
             work = self._work.setdefault(relation.id, _Work())
             who = Who(BACKFILL, table=relation.id)
-            if relation.connection_id not in running or self._home.live.failures.resting(who):
+            if relation.origin.connection_id not in running or self._home.live.failures.resting(who):
                 continue
             try:
                 self._step(relation, work)
@@ -142,10 +143,10 @@ class Backfill:
 
     def _begin(self, relation: RelationInfo, work: _Work) -> None:
         """Checks the table again (it may have changed since it was defined), publishes it, takes a ticket."""
-        upstream = upstream_of(self._home.meta, relation.connection_id)
-        schema, table = relation.upstream_schema, relation.upstream_table
+        upstream = upstream_of(self._home.meta, relation.origin.connection_id)
+        schema, table = relation.origin.schema, relation.origin.table
         found = upstream.find_table(schema, table, [c.name for c in relation.columns], relation.key)
-        if found.id != relation.upstream_id:
+        if found.id != relation.origin.upstream_id:
             raise DataError(
                 "data.rewritten",
                 f"{schema}.{table} was dropped and created again since {relation.name} was defined",
@@ -153,7 +154,7 @@ class Backfill:
             )
         with self._home.meta.owned(self._held) as c:
             # Before the ticket: what was captured by now is of transactions that will have ended when scans begin.
-            relations.set_begin(c, relation.id, connections.get(c, relation.connection_id).committed_index)
+            relations.set_begin(c, relation.id, connections.get(c, relation.origin.connection_id).committed_index)
         work.ticket = upstream.publish(schema, table)
         crash.here("publication.altered")
         with self._home.meta.owned(self._held) as c:
@@ -166,7 +167,7 @@ class Backfill:
         if work.planning is not None:
             self._collect(relation, work)
             return
-        upstream = upstream_of(self._home.meta, relation.connection_id)
+        upstream = upstream_of(self._home.meta, relation.origin.connection_id)
         older = upstream.older(work.ticket)
         work.waiting_for = older[0] if older else ""
         if not older and not self._reached(relation, upstream.begun(work.ticket)):
@@ -179,11 +180,11 @@ class Backfill:
         if not begun:
             return True
         with self._home.meta.read() as c:
-            connection = connections.get(c, relation.connection_id)
+            connection = connections.get(c, relation.origin.connection_id)
             if not passed(connection.type, connection.position, begun):
                 return False
             now = relations.get_or_none(c, relation.id)
-            since = now.begin_index if now is not None else connection.committed_index
+            since = now.origin.begin_index if now is not None else connection.committed_index
             around = segments.in_range(c, connection.id, since, connection.committed_index)
         found = read_transactions(self._home.storage, [s.path for s in around])
         index = index_at(found, kind(connection.type).number(begun), since)
@@ -193,8 +194,8 @@ class Backfill:
 
     def _make_base(self, relation: RelationInfo) -> None:
         """Creates the empty base; from then on the table is being filled."""
-        upstream = upstream_of(self._home.meta, relation.connection_id)
-        look = upstream.look([relation.upstream_id])[relation.upstream_id]
+        upstream = upstream_of(self._home.meta, relation.origin.connection_id)
+        look = upstream.look([relation.origin.upstream_id])[relation.origin.upstream_id]
         version = base.create(self._home.storage, relation)
         with self._home.meta.owned(self._held) as c:
             now = relations.get_or_none(c, relation.id)

@@ -34,10 +34,10 @@ def scan(
         if relations.get_or_none(c, relation.id) is None:
             return 0
         spans.set_state(c, info.id, SpanState.SCANNING)
-        identity = connections.get(c, relation.connection_id).identity
-        life = connections.server_life(c, relation.connection_id)
+        identity = connections.get(c, relation.origin.connection_id).identity
+        life = connections.server_life(c, relation.origin.connection_id)
     try:
-        upstream = upstream_of(home.meta, relation.connection_id)
+        upstream = upstream_of(home.meta, relation.origin.connection_id)
         job = job_for(relation, upstream.reach, identity, info.span, home.storage)
         job = dataclasses.replace(job, label=_label(info.id), max_rows=max_rows or _oversized(relation))
         if info.again and not relation.ordered:
@@ -81,7 +81,7 @@ def record(c: Connection, relation: RelationInfo, info: SpanInfo, result: ScanRe
     `life` is the server's life before the scan began: if it is another one when the span is to be covered, what the
     scan saw may have been undone, and it is read again.
     """
-    connection = connections.get(c, relation.connection_id)
+    connection = connections.get(c, relation.origin.connection_id)
     txn_min = kind(connection.type).txn_min(result.saw)
     log_index = segments.first_unseen(c, connection.id, txn_min, connection.committed_index)
     spans.scanned(c, info.id, result, log_index, life)

@@ -10,6 +10,7 @@ from headwater.changelog.reader import read_table, read_transactions
 from headwater.decode.changes import decode_changes
 from headwater.engine.home import Home
 from headwater.errors import DefinitionError
+from headwater.meta import changes as changes_of
 from headwater.meta import connections, relations, segments
 from headwater.model import ConnectionInfo, Epoch, RelationInfo
 from headwater.source.kinds import kind
@@ -41,8 +42,8 @@ def changelog_rows(
 
 def _of_table(home: Home, connection: ConnectionInfo, relation: RelationInfo, after: int, upto: int) -> pa.Table:
     with home.meta.read() as c:
-        pieces = segments.of_table(c, connection.id, relation.upstream_id, after, upto)
-        versions = {v.id: v for v in segments.schemas(c, connection.id, relation.upstream_id)}
+        pieces = changes_of.pieces(c, relation, after, upto)
+        versions = {v.id: v for v in changes_of.schemas(c, relation)}
         around = segments.in_range(c, connection.id, after, connection.committed_index) if pieces else []
     raw = read_table(home.storage, pieces, after, upto)
     changes = decode_changes(raw, versions, relation.columns, relation.key)
@@ -50,8 +51,8 @@ def _of_table(home: Home, connection: ConnectionInfo, relation: RelationInfo, af
         __version__,
         connection.name,
         connection.options.get("database.name", ""),
-        relation.upstream_schema,
-        relation.upstream_table,
+        relation.origin.schema,
+        relation.origin.table,
         kind(connection.type).origin,
     )
     return envelope(changes.table, read_transactions(home.storage, [s.path for s in around]), relation.key, place)

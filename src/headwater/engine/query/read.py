@@ -24,6 +24,7 @@ from headwater.engine.spark.jobs import in_parallel
 from headwater.engine.spark.sessions import Pooled, Sessions
 from headwater.engine.status.freshness import behind
 from headwater.errors import DataError, DefinitionError, unknown_name
+from headwater.meta import changes as changes_of
 from headwater.meta import epochs, progress, relations, segments
 from headwater.model import Epoch, Layout, RelationInfo, TableState
 from headwater.relation.base import few_files
@@ -71,7 +72,7 @@ class Pinned:
     def behind(self, names: Collection[str] = ()) -> list[Behind]:
         """How old the relations are, by connection; `names` are connections that are read beside them."""
         with self.home.meta.read() as c:
-            return behind(c, self.home.live.server, {s.relation.connection_id for s in self.seen}, names)
+            return behind(c, self.home.live.server, {s.relation.origin.connection_id for s in self.seen}, names)
 
     def show_changelog(self, view: str, connection: str, table: str | None, first: int | None, last: int | None) -> str:
         """Makes a connection's changes a view of Debezium-shaped rows; returns the view's name."""
@@ -134,7 +135,7 @@ class Reader:
         if not found:
             raise unknown_name("table", name, self.names())
         with self._home.meta.read() as c:
-            old = behind(c, self._home.live.server, {found[0].relation.connection_id})
+            old = behind(c, self._home.live.server, {found[0].relation.origin.connection_id})
         overlay, stopped = self._overlay(found[0], epoch, self._held)
         missing = [told for told in (found[0].warning(), stopped) if told]
         return self._frame(self._root(), found[0], overlay), old, missing
@@ -175,7 +176,7 @@ class Reader:
         relation, layout, stopped = s.relation, s.layout, ""
         if layout is None or not layout.spans:
             return None, ""
-        index = epoch.index_of(relation.connection_id)
+        index = epoch.index_for(relation)
         if relation.state is TableState.FAILED:  # its warning says so
             index = self._last_shown(relation, layout, index)
         try:
@@ -220,12 +221,12 @@ class Reader:
         """A table that has stopped stays readable as it was when it could last be followed, at whole transactions."""
         if relation.stopped_at is not None:
             return relation.stopped_at
-        start = max(layout.log_index, relation.begin_index)
+        start = max(layout.log_index, relation.origin.begin_index)
         with self._home.meta.read() as c:
-            versions = segments.schemas(c, relation.connection_id, relation.upstream_id)
+            versions = changes_of.schemas(c, relation)
         last = decodable_until(versions, relation.columns, relation.key, start, index)
         if last < index:
-            last = max(start, self._before_transaction(relation.connection_id, last + 1, index))
+            last = max(start, self._before_transaction(relation.origin.connection_id, last + 1, index))
         try:
             with self.overlays.use(relation, layout, last):
                 return last

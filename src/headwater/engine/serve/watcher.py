@@ -14,6 +14,7 @@ from headwater.decode.layout import Layout
 from headwater.engine.failures import Who, described
 from headwater.engine.home import Home
 from headwater.errors import DataError, FencedError, HeadwaterError
+from headwater.meta import changes as changes_of
 from headwater.meta import connections, relations, segments
 from headwater.meta.lease import Lease
 from headwater.model import ConnectionInfo, ConnectionState, Op, RelationInfo, SchemaVersion, TableState
@@ -63,7 +64,7 @@ class Watcher:
     def _look(self, connection_id: int, tables: list[_Watched]) -> None:
         try:
             upstream = upstream_of(self._home.meta, connection_id)
-            looks = upstream.look([t.relation.upstream_id for t in tables])
+            looks = upstream.look([t.relation.origin.upstream_id for t in tables])
         except Exception as e:
             for table in tables:
                 self._tell(table, described(e))
@@ -71,7 +72,7 @@ class Watcher:
                 return
             raise  # a defect: it is logged as one, and shown with the connection
         for table in tables:
-            self._watch(upstream, table, looks[table.relation.upstream_id])
+            self._watch(upstream, table, looks[table.relation.origin.upstream_id])
 
     def _watched(self) -> dict[int, list[_Watched]]:
         """The tables that are followed, by connection."""
@@ -80,15 +81,13 @@ class Watcher:
             running = {x.id for x in connections.all(c) if x.state is ConnectionState.RUNNING}
             unwatched = relations.noted(c, relations.UNWATCHED)
             for r in relations.all(c):
-                if r.connection_id not in running or r.state not in (TableState.FILLING, TableState.LIVE):
+                if r.origin.connection_id not in running or r.state not in (TableState.FILLING, TableState.LIVE):
                     continue
                 stored = relations.fingerprint(c, r.id)
                 # what was written before the table began does not concern it: its scans came later
-                versions = segments.schemas_in_use(
-                    c, r.connection_id, r.upstream_id, r.begin_index, self._judged.get(r.id, 0)
-                )
+                versions = changes_of.schemas_in_use(c, r, self._judged.get(r.id, 0))
                 before = Look.parse(stored) if stored else None
-                found[r.connection_id].append(_Watched(r, before, versions, unwatched.get(r.id, "")))
+                found[r.origin.connection_id].append(_Watched(r, before, versions, unwatched.get(r.id, "")))
         return found
 
     def _watch(self, upstream: Upstream, table: _Watched, now: Look) -> None:
@@ -125,7 +124,7 @@ class Watcher:
             self._wait(upstream, relation, before, now)
             return
         with self._home.meta.read() as c:
-            connection = connections.get(c, relation.connection_id)
+            connection = connections.get(c, relation.origin.connection_id)
         if not passed(connection.type, connection.position, waiting.position):
             return
         truncates = self._truncates(upstream, connection, relation, before)
@@ -144,12 +143,12 @@ class Watcher:
         self, upstream: Upstream, connection: ConnectionInfo, relation: RelationInfo, before: Look
     ) -> list[int]:
         """The transactions of the TRUNCATEs that the changelog holds and an accepted look may not have seen."""
-        after, upto = relation.begin_index, connection.committed_index
+        after, upto = relation.origin.begin_index, connection.committed_index
         with self._home.meta.read() as c:
             if before.saw:
                 unseen = segments.first_unseen(c, connection.id, upstream.txn_min(before.saw), upto)
                 after = max(after, unseen)
-            pieces = segments.of_table(c, connection.id, relation.upstream_id, after, upto)
+            pieces = changes_of.pieces(c, relation, after, upto)
         emptying = [(path, part) for path, part in pieces if part.truncates]
         rows = read_table(self._home.storage, emptying, after, upto)
         found: list[int] = rows.filter(pc.equal(rows["op"], int(Op.TRUNCATE)))["txn"].to_pylist()

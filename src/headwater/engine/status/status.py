@@ -63,7 +63,7 @@ def status_of(home: Home, server: Serving | None) -> Status:
         )
         linked = tuple(_connection(seen, x) for x in known)
         lag_s = {x.id: status.lag_s for x, status in zip(known, linked, strict=True)}
-        tables = tuple(_table(seen, r, lag_s[r.connection_id]) for r in found)
+        tables = tuple(_table(seen, r, lag_s[r.origin.connection_id]) for r in found)
     return Status(
         home=str(home.path),
         server_pid=server.pid if server else None,
@@ -127,10 +127,10 @@ def _silence(c: Connection, x: ConnectionInfo, state: ConnectionState) -> float 
 
 
 def _table(seen: _Seen, r: RelationInfo, lag_s: float | None) -> TableStatus:
-    connection, p = seen.connections[r.connection_id], seen.progress[r.id]
+    connection, p = seen.connections[r.origin.connection_id], seen.progress[r.id]
     filling = r.shown_state == TableState.FILLING
     rate = seen.server.rate(r.id) if seen.server and filling else 0.0
-    lag = seen.lags[r.connection_id]
+    lag = seen.lags[r.origin.connection_id]
     error = r.error or _met(seen.failures.of(table=r.id)) or connection.error or {}
     return TableStatus(
         name=shown_name(r, seen.relations.values()),
@@ -172,7 +172,7 @@ def _overlays(
     if newest is None:
         return known
     ranges = {
-        r.id: Range(r.connection_id, r.upstream_id, begin, newest.index_of(r.connection_id))
+        r.id: Range(r.origin.connection_id, r.origin.upstream_id, begin, newest.index_for(r))
         for r in found
         if r.id not in known and (begin := reached[r.id].log_index) is not None
     }
@@ -192,7 +192,7 @@ def _waits_for(seen: _Seen, r: RelationInfo, p: Progress, connection: Connection
         return f"RESUME BACKFILL {r.name.removeprefix(relations.BESIDE)}"
     if seen.server is None:
         return "a server: start `headwater run`"
-    waits = seen.server.waiting_for(r.id) or seen.server.preparing(r.connection_id)
+    waits = seen.server.waiting_for(r.id) or seen.server.preparing(r.origin.connection_id)
     if waits.startswith("backfill.rate_limit"):  # above 0 it goes on at that rate, and a note says so
         return f"ALTER TABLE {r.name} SET (backfill.rate_limit = …): it is 0" if _limit(r) == 0 else ""
     return waits or ("" if connection.state is ConnectionState.RUNNING else f"connection {connection.name}")
