@@ -38,8 +38,8 @@ from headwater.model import (
     RelationInfo,
     Segment,
     Span,
+    TableOrigin,
     TableState,
-    UpstreamTable,
     UpstreamType,
 )
 from headwater.relation import base, runs
@@ -129,7 +129,7 @@ def measure(home: Path, count: int, rounds: int, most: int) -> None:
     plain = RelationInfo(
         1,
         "orders",
-        UpstreamTable(1, "public", "orders", 1),
+        TableOrigin(1, "public", "orders", 1),
         COLUMNS,
         KEY,
         {},

@@ -36,7 +36,7 @@ from headwater.demo.embedded import EmbeddedPostgres
 from headwater.engine.spark import jobs, machine
 from headwater.engine.spark import session as spark
 from headwater.engine.spark.task import run_task
-from headwater.model import Json, RelationInfo, ScanResult, Span, TableState, UpstreamTable
+from headwater.model import Json, RelationInfo, ScanResult, Span, TableOrigin, TableState
 from headwater.relation import base
 from headwater.storage import LocalStorage
 from support.backfill import bench
@@ -65,7 +65,7 @@ class Race:
         relation = RelationInfo(
             id=1,
             name=name,
-            origin=UpstreamTable(1, table.schema, table.name, table.upstream_id),
+            origin=TableOrigin(1, table.schema, table.name, table.upstream_id),
             columns=table.columns,
             key=table.key,
             options={},

@@ -23,7 +23,7 @@ from headwater.engine.spark import jobs
 from headwater.engine.spark import session as spark
 from headwater.engine.spark.sessions import Sessions
 from headwater.meta.store import Meta
-from headwater.model import CoveredSpan, Layout, RelationInfo, Span, TableState, UpstreamTable
+from headwater.model import CoveredSpan, Layout, RelationInfo, Span, TableOrigin, TableState
 from headwater.relation import base, fold
 from headwater.relation.overlay import Overlay, Overlays
 from headwater.storage import LocalStorage, Storage
@@ -47,7 +47,7 @@ def measure(home: Path, count: int, rounds: int, changes: int) -> None:
     read = RelationInfo(
         1,
         "orders",
-        UpstreamTable(1, "public", "orders", 1),
+        TableOrigin(1, "public", "orders", 1),
         COLUMNS,
         KEY,
         {},

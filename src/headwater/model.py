@@ -281,7 +281,7 @@ class ConnectionInfo:
 
 
 @dataclass(frozen=True, slots=True)
-class UpstreamTable:
+class TableOrigin:
     """An origin: one table of an upstream, followed through its connection's changelog."""
 
     connection_id: int
@@ -301,7 +301,7 @@ class RelationInfo:
 
     id: int
     name: str
-    origin: UpstreamTable
+    origin: TableOrigin
     columns: tuple[Column, ...]
     key: tuple[str, ...]
     options: dict[str, str]

@@ -329,13 +329,13 @@ def test_the_second_alter_of_anothers_publication_is_asked_of_its_owner(
     try:
         upstream = PostgresUpstream(options | {"username": role}, "x")
         ticket = upstream.publish("public", "t")
-        (who,) = upstream.older(ticket)
+        (who,) = upstream.blockers(ticket)
         statement = who.split("run now: ")[1]
-        assert "the owner of the publication theirs" in who and upstream.older(ticket) == [who]
+        assert "the owner of the publication theirs" in who and upstream.blockers(ticket) == [who]
         session.execute(statement)
-        assert upstream.older(ticket) == []
+        assert upstream.blockers(ticket) == []
         owner = PostgresUpstream(options | {"username": database.server.user}, database.server.password)
-        assert owner.older(owner.publish("public", "t")) == []
+        assert owner.blockers(owner.publish("public", "t")) == []
     finally:
         session.execute(f"DROP OWNED BY {role}; DROP ROLE {role}")
 
@@ -353,4 +353,4 @@ def test_what_committed_before_a_table_was_published_is_before_its_beginning(dat
     with database.connect() as other:
         other.execute("BEGIN; INSERT INTO t VALUES (2)")
         later = upstream.publish("public", "t")
-        assert upstream.older(ticket) == [] and len(upstream.older(later)) == 1
+        assert upstream.blockers(ticket) == [] and len(upstream.blockers(later)) == 1

@@ -10,7 +10,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from headwater.model import Column, RelationInfo, TableState, UpstreamTable
+from headwater.model import Column, RelationInfo, TableOrigin, TableState
 from headwater.source.postgres import begin
 from headwater.source.postgres.catalog import describe_table
 from headwater.source.postgres.findings import Event, Finding, compare, findings
@@ -37,7 +37,7 @@ def relation_of(session: Any, table: str, names: tuple[str, ...] | None = None) 
     found = describe_table(session, "public", table)
     columns = tuple(Column(c.name, "STRING", c.type) for c in found.columns if names is None or c.name in names)
     return RelationInfo(
-        *(1, table, UpstreamTable(1, "public", table, found.oid), columns, found.key, {}, TableState.LIVE, None, "", -1)
+        *(1, table, TableOrigin(1, "public", table, found.oid), columns, found.key, {}, TableState.LIVE, None, "", -1)
     )
 
 

@@ -281,14 +281,14 @@ def test_mariadb_too_waits_before_a_table_is_planned(hanging_mariadb: EmbeddedMa
 
 def assert_begin_waits(database: MyDatabase) -> None:
     upstream = upstream_of(database)
-    assert upstream.older(upstream.publish(database.name, "t")) == []
+    assert upstream.blockers(upstream.publish(database.name, "t")) == []
     with hanging_commit(database, "UPDATE t SET v = 20 WHERE id = 2") as release:
         ticket = upstream.publish(database.name, "t")
         for _ in range(2):  # it may be asked again
-            (who,) = upstream.older(ticket)
+            (who,) = upstream.blockers(ticket)
             assert "root@" in who and "semi-sync ACK" in who
         release()
-        wait_for(lambda: upstream.older(ticket) == [], "it is visible", WAIT_S)  # InnoDB lists it a moment longer
+        wait_for(lambda: upstream.blockers(ticket) == [], "it is visible", WAIT_S)  # InnoDB lists it a moment longer
 
 
 def test_no_cut_is_made_while_a_commit_hangs(

@@ -11,11 +11,11 @@ from headwater.cli.screen import ORDER
 from headwater.cli.words import RETRIES
 from headwater.engine.status.metrics import METRICS, STATES
 from headwater.errors import Retry
-from headwater.model import Control, RelationInfo, TableState, UpstreamTable
+from headwater.model import Control, RelationInfo, TableOrigin, TableState
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "src" / "headwater"
-TABLE = RelationInfo(1, "t", UpstreamTable(1, "s", "t", 1), (), (), {}, TableState.DEFINED, None, "", -1)
+TABLE = RelationInfo(1, "t", TableOrigin(1, "s", "t", 1), (), (), {}, TableState.DEFINED, None, "", -1)
 
 
 def rows(page: str) -> dict[str, list[str]]:

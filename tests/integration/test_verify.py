@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from headwater.check.verify import Target, Unverified, Verified, verify
 from headwater.decode.values import arrow_schema, lake_type
 from headwater.errors import HeadwaterError
-from headwater.model import Bound, Column, CoveredSpan, Layout, RelationInfo, Span, TableState, UpstreamTable
+from headwater.model import Bound, Column, CoveredSpan, Layout, RelationInfo, Span, TableOrigin, TableState
 from headwater.source.postgres.catalog import describe_table
 from headwater.source.postgres.reach import PostgresReach
 from headwater.source.postgres.session import Endpoint
@@ -30,7 +30,7 @@ def relation_of(database: Any) -> RelationInfo:
         table = describe_table(session, "public", "t")
     columns = tuple(Column(c.name, lake_type(c.type), c.type) for c in table.columns)
     return RelationInfo(
-        *(1, "t", UpstreamTable(1, "public", "t", table.oid), columns, table.key, {}, TableState.LIVE, None, "base", 0)
+        *(1, "t", TableOrigin(1, "public", "t", table.oid), columns, table.key, {}, TableState.LIVE, None, "base", 0)
     )
 
 
@@ -117,7 +117,7 @@ def test_tables_that_cannot_be_compared_are_told_and_the_others_are_compared(
     def damaged(index: int) -> nullcontext[DataFrame]:
         raise FileNotFoundError("a file of the base")
 
-    gone = replace(relation, name="gone", origin=UpstreamTable(1, "public", "gone", relation.origin.upstream_id + 1))
+    gone = replace(relation, name="gone", origin=TableOrigin(1, "public", "gone", relation.origin.upstream_id + 1))
     targets = [
         Target(replace(relation, name="damaged"), WHOLE, damaged),
         Target(gone, WHOLE, lambda _: nullcontext(rows)),

@@ -9,7 +9,7 @@ from typing import Any
 from headwater.backfill.plan import Plan, spans
 from headwater.backfill.read_span import ScanJob, job_for
 from headwater.decode.values import lake_type
-from headwater.model import Column, RelationInfo, Span, TableState, UpstreamTable
+from headwater.model import Column, RelationInfo, Span, TableOrigin, TableState
 from headwater.source.postgres.catalog import describe_table
 from headwater.source.postgres.extent import KeyWalk, read_extent
 from headwater.source.postgres.reach import PostgresReach
@@ -36,7 +36,7 @@ class Bench(Scanned):
         return RelationInfo(
             id=1,
             name=self.table,
-            origin=UpstreamTable(1, self.schema, self.table, self.oid),
+            origin=TableOrigin(1, self.schema, self.table, self.oid),
             columns=self.columns,
             key=self.key,
             options={},

@@ -25,8 +25,8 @@ from headwater.model import (
     RelationInfo,
     Segment,
     Span,
+    TableOrigin,
     TableState,
-    UpstreamTable,
     UpstreamType,
 )
 from headwater.relation import base, fold, read
@@ -195,7 +195,7 @@ def relation_of(columns: tuple[Column, ...], key: tuple[str, ...], **options: st
     return RelationInfo(
         1,
         "things",
-        UpstreamTable(1, "public", "things", 4711),
+        TableOrigin(1, "public", "things", 4711),
         columns,
         key,
         options,

@@ -14,7 +14,7 @@ from deltalake import DeltaTable
 
 from headwater.decode.values import arrow_schema
 from headwater.errors import DataError
-from headwater.model import Column, DataFile, RelationInfo, TableState, UpstreamTable, UpstreamType
+from headwater.model import Column, DataFile, RelationInfo, TableOrigin, TableState, UpstreamType
 from headwater.relation import base
 from headwater.storage import LocalStorage
 
@@ -26,7 +26,7 @@ NESTED = ("ARRAY<INT>", "ARRAY<ARRAY<DECIMAL(5,2)>>", "ARRAY<TIMESTAMP_NTZ>")
 def relation(*types: str, **options: str) -> RelationInfo:
     columns = tuple(Column(f"c {i}`", t, UpstreamType("x", 1)) for i, t in enumerate(types))
     return RelationInfo(
-        1, "t", UpstreamTable(1, "s", "t", 1), columns, ("c 0`",), options, TableState.LIVE, None, "warehouse/1", -1
+        1, "t", TableOrigin(1, "s", "t", 1), columns, ("c 0`",), options, TableState.LIVE, None, "warehouse/1", -1
     )
 
 

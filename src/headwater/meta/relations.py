@@ -13,7 +13,7 @@ from sqlalchemy.engine import Connection, Row
 
 from headwater.errors import DataError, DefinitionError, HeadwaterError
 from headwater.meta.tables import intent, layout, notice, relation, run, span
-from headwater.model import Column, Control, Json, Notice, RelationInfo, TableState, UpstreamTable
+from headwater.model import Column, Control, Json, Notice, RelationInfo, TableOrigin, TableState
 
 BESIDE = "\x01"  # the name of a relation that is built beside another one begins with it; no user can write it
 UNWATCHED = "table.unwatched"  # the code of the notice on a table whose upstream could not be looked at
@@ -261,7 +261,7 @@ def _info(r: Row[tuple[object, ...]]) -> RelationInfo:
     return RelationInfo(
         id=r.id,
         name=r.name,
-        origin=UpstreamTable(r.connection_id, r.upstream_schema, r.upstream_table, r.upstream_id, r.begin_index),
+        origin=TableOrigin(r.connection_id, r.upstream_schema, r.upstream_table, r.upstream_id, r.begin_index),
         columns=_columns(r.columns),
         key=tuple(json.loads(r.key)),
         options=json.loads(r.options),

@@ -94,17 +94,11 @@ class LogEnd:
     notice: str = ""
 
 
-class Upstream(Protocol):
-    """An upstream database as the engine sees it. Every method may be called again after a crash."""
+class Definitions(Protocol):
+    """What CREATE and DROP ask of an upstream."""
 
     OPTIONS: ClassVar[tuple[Option, ...]]  # what its connections may be given
-
-    options: Mapping[str, str]
-    reach: Reach
     default_schema: str  # of tables that are named without one
-
-    def __init__(self, options: Mapping[str, str], password: str, identity: Mapping[str, str] | None = None) -> None:
-        """The upstream that a connection's stored options describe, and what is known of it; connects to nothing."""
 
     def check(self) -> tuple[str, ...]:
         """Raises what stands in the way of a capture; returns notices. Called by CREATE CONNECTION; alters nothing."""
@@ -112,48 +106,44 @@ class Upstream(Protocol):
     def find_table(self, schema: str, name: str, columns: Sequence[str] | None, key: Sequence[str]) -> FoundTable:
         """The table, if it can be followed. Called by CREATE TABLE and before it is published; alters nothing."""
 
-    def prepare(self, on_wait: Callable[[str], None]) -> Prepared:
-        """Makes what the log needs (publication and slot) anew. Called once, before the first capture."""
-
-    def publish(self, schema: str, table: str) -> str:
-        """Makes the log carry the table, which meta already names as followed; returns a ticket for `older`."""
-
-    def older(self, ticket: str) -> list[str]:
-        """Who must still end before the table may be planned, in words; empty when nobody, and then it may."""
-
-    def begun(self, ticket: str) -> str:
-        """A position up to which every scan of the table sees everything, once `older` names nobody; empty: what a scan
-        saw is not a matter of positions here."""
-
     def withdraw(self, schema: str, table: str) -> None:
         """Makes the log forget the table. Called by DROP TABLE."""
 
     def remove(self) -> None:
         """Drops what `prepare` made. Called by DROP CONNECTION, after the capture has ended."""
 
-    def position(self) -> str:
-        """Where the upstream stands now: what has committed before this call ends at or before it."""
-
-    def look(self, ids: Sequence[int]) -> dict[int, Look]:
-        """Each table as the catalog has it now. Called every few seconds; reads no table and waits for no lock."""
-
-    def compare(self, before: Look, after: Look, relation: RelationInfo, truncates: Sequence[int]) -> Verdict:
-        """What happened to a relation's table between two looks that the log does not tell.
-
-        `truncates` are transactions in which the changelog holds a TRUNCATE of it: all that `after` saw and `before`
-        did not, and perhaps others.
-        """
-
-    def log_end(self, since: str) -> LogEnd:
-        """Where the log ends now, and what of it lies behind a position. Called every few seconds; alters nothing."""
-
     @staticmethod
     def default_options(connection: str) -> dict[str, str]:
         """What a connection of this name has of its own where its definition does not say."""
 
-    @staticmethod
-    def source(options: Mapping[str, str], password: str) -> Source:
-        """The upstream as its capture sees it."""
+
+class Beginning(Protocol):
+    """What a table asks of an upstream on its way into the log."""
+
+    def prepare(self, on_wait: Callable[[str], None]) -> Prepared:
+        """Makes what the log needs (publication and slot) anew. Called once, before the first capture."""
+
+    def publish(self, schema: str, table: str) -> str:
+        """Makes the log carry the table, which meta already names as followed; returns a ticket for `blockers`."""
+
+    def blockers(self, ticket: str) -> list[str]:
+        """Who must still end before the table may be planned, in words; empty when nobody, and then it may."""
+
+    def begun(self, ticket: str) -> str:
+        """A position up to which every scan of the table sees everything, once `blockers` names nobody.
+
+        Empty: what a scan saw is not a matter of positions here.
+        """
+
+
+class Positions(Protocol):
+    """Where an upstream's log stands, what a position means, and what a scan saw."""
+
+    def position(self) -> str:
+        """Where the upstream stands now: what has committed before this call ends at or before it."""
+
+    def log_end(self, since: str) -> LogEnd:
+        """Where the log ends now, and what of it lies behind a position. Called every few seconds; alters nothing."""
 
     @staticmethod
     def number(position: str) -> int:
@@ -174,3 +164,31 @@ class Upstream(Protocol):
     @staticmethod
     def txn_min(saw: str) -> int:
         """Every transaction below it was seen by the scan."""
+
+
+class Watching(Protocol):
+    """What happens to tables without a trace in the log."""
+
+    def look(self, ids: Sequence[int]) -> dict[int, Look]:
+        """Each table as the catalog has it now. Called every few seconds; reads no table and waits for no lock."""
+
+    def compare(self, before: Look, after: Look, relation: RelationInfo, truncates: Sequence[int]) -> Verdict:
+        """What happened to a relation's table between two looks that the log does not tell.
+
+        `truncates` are transactions in which the changelog holds a TRUNCATE of it: all that `after` saw and `before`
+        did not, and perhaps others.
+        """
+
+
+class Upstream(Definitions, Beginning, Positions, Watching, Protocol):
+    """An upstream database as the engine sees it. Every method may be called again after a crash."""
+
+    options: Mapping[str, str]
+    reach: Reach
+
+    def __init__(self, options: Mapping[str, str], password: str, identity: Mapping[str, str] | None = None) -> None:
+        """The upstream that a connection's stored options describe, and what is known of it; connects to nothing."""
+
+    @staticmethod
+    def source(options: Mapping[str, str], password: str) -> Source:
+        """The upstream as its capture sees it."""

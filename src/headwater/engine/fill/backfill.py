@@ -168,9 +168,9 @@ class Backfill:
             self._collect(relation, work)
             return
         upstream = upstream_of(self._home.meta, relation.origin.connection_id)
-        older = upstream.older(work.ticket)
-        work.waiting_for = older[0] if older else ""
-        if not older and not self._reached(relation, upstream.begun(work.ticket)):
+        blockers = upstream.blockers(work.ticket)
+        work.waiting_for = blockers[0] if blockers else ""
+        if not blockers and not self._reached(relation, upstream.begun(work.ticket)):
             work.waiting_for = "the changelog to reach the table's beginning"
         elif not older:  # in the pool: a hundred new tables must not hold up the scans of the others
             work.planning = self._planners.submit(self._make_base, relation)

@@ -104,13 +104,13 @@ def without(all: MysqlGtids, some: MysqlGtids) -> MysqlGtids:
 
 
 def ticket(endpoint: Endpoint, session: Session, shift: int) -> str:
-    """What `older` wants to know of this moment: where the binlog ends, and who is between it and visibility."""
+    """What `blockers` wants to know of this moment: where the binlog ends, and who is between it and visibility."""
     if is_mariadb(session):
         return Low(binlog_end(session, shift)).ticket()
     return take_low(endpoint, session, shift).ticket()
 
 
-def older(session: Session, ticket: str, shift: int) -> list[str]:
+def blockers(session: Session, ticket: str, shift: int) -> list[str]:
     """Who was between the binlog and visibility at the ticket's moment, and still is, in words."""
     low = Low.of_ticket(ticket)
     if is_mariadb(session):

@@ -69,9 +69,9 @@ class MysqlUpstream:
         with self.endpoint.connect() as session:
             return begin.ticket(self.endpoint, session, self._shift)
 
-    def older(self, ticket: str) -> list[str]:
+    def blockers(self, ticket: str) -> list[str]:
         with self.endpoint.connect() as session:
-            return begin.older(session, ticket, self._shift)
+            return begin.blockers(session, ticket, self._shift)
 
     def begun(self, ticket: str) -> str:
         return str(Low.of_ticket(ticket).position)

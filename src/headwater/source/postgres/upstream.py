@@ -82,7 +82,7 @@ class PostgresUpstream:
             position = _position(session)  # first: whoever has committed before it is older than the number
             return f"{begin.begin_xid(session)} {position}"
 
-    def older(self, ticket: str) -> list[str]:
+    def blockers(self, ticket: str) -> list[str]:
         xid = int(ticket.split()[0])
         with self.endpoint.connect() as session:
             waiting = begin.older_than(session, xid)
