@@ -172,7 +172,7 @@ class Backfill:
         work.waiting_for = blockers[0] if blockers else ""
         if not blockers and not self._reached(relation, upstream.begun(work.ticket)):
             work.waiting_for = "the changelog to reach the table's beginning"
-        elif not older:  # in the pool: a hundred new tables must not hold up the scans of the others
+        elif not blockers:  # in the pool: a hundred new tables must not hold up the scans of the others
             work.planning = self._planners.submit(self._make_base, relation)
 
     def _reached(self, relation: RelationInfo, begun: str) -> bool:
