@@ -10,7 +10,7 @@ from typing import Any
 import pymysql
 import pytest
 
-from headwater.decode.layout import Layout
+from headwater.decode.layout import RowLayout
 from headwater.demo.mariadb import EmbeddedMariaDB
 from headwater.model import Op, SchemaVersion
 from support.mysql import MyDatabase
@@ -251,7 +251,7 @@ def test_a_truncate_may_be_the_first_that_is_heard_of_a_table(table: MyDatabase)
     (taken,) = reader.memory.relations.values()
     for r in reader.relations:
         version = SchemaVersion(1, r.upstream_id, 1, r.schema, r.table, r.identity, r.columns, r.broken)
-        Layout.of(version, taken.columns, taken.key)
+        RowLayout.of(version, taken.columns, taken.key)
 
 
 @pytest.fixture

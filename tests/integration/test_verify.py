@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from headwater.check.verify import Target, Unverified, Verified, verify
+from headwater.check.verify import Compared, Target, Unverified, verify
 from headwater.decode.values import arrow_schema, lake_type
 from headwater.errors import HeadwaterError
 from headwater.model import Bound, Column, CoveredSpan, Layout, RelationInfo, Span, TableOrigin, TableState
@@ -63,13 +63,13 @@ def upstream_rows(database: Any, relation: RelationInfo) -> pa.Table:
 WHOLE = Layout(1, 0, (CoveredSpan(Span(None, None), 0, 0),), True)
 
 
-def outcome(database: Any, relation: RelationInfo, lake: DataFrame, layout: Layout = WHOLE) -> Verified:
+def outcome(database: Any, relation: RelationInfo, lake: DataFrame, layout: Layout = WHOLE) -> Compared:
     (found,) = verify(
         [Target(relation, layout, lambda _: nullcontext(lake))],
         PostgresReach(endpoint_of(database)),
         lambda position: 7,
     )
-    assert isinstance(found, Verified) and found.index == 7
+    assert isinstance(found, Compared) and found.index == 7
     return found
 
 
@@ -126,4 +126,4 @@ def test_tables_that_cannot_be_compared_are_told_and_the_others_are_compared(
     first, second, third = verify(targets, PostgresReach(endpoint_of(database)), lambda position: 7)
     assert isinstance(first, Unverified) and isinstance(first.error, FileNotFoundError) and first.table == "damaged"
     assert isinstance(second, Unverified) and isinstance(second.error, HeadwaterError) and second.table == "gone"
-    assert isinstance(third, Verified) and third.equal
+    assert isinstance(third, Compared) and third.equal

@@ -13,7 +13,7 @@ import numpy as np
 from headwater.errors import DefinitionError
 from headwater.model import Column, Op, SchemaVersion
 from headwater.source.base import Inbox
-from headwater.source.frames import Frames, Progress, Relation, Taken
+from headwater.source.frames import FramedTo, Frames, Relation, Taken
 from headwater.source.mysql.begin import place_now
 from headwater.source.mysql.binlog.position import Position, table_number
 from headwater.source.mysql.catalog.catalog import describe_table
@@ -128,7 +128,7 @@ class LogReader:
         self.position, self.next_index, self.last_txn = progress.position, progress.next_index, progress.last_txn
         return changes
 
-    def frame_piece(self, log: MysqlLog, data: Any, lengths: Any, before: Progress) -> tuple[Frames, Progress]:
+    def frame_piece(self, log: MysqlLog, data: Any, lengths: Any, before: FramedTo) -> tuple[Frames, FramedTo]:
         frames, after = log.framing.frame(data, lengths, before, self.memory)
         assert len(frames) or not len(frames.transactions), "a commit came without a row"
         self.memory.published(frames)

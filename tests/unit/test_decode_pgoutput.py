@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headwater.decode.changes import changes_schema, decode_changes
-from headwater.decode.layout import Layout, decodable_until
+from headwater.decode.layout import RowLayout, decodable_until
 from headwater.errors import DataError
 from headwater.model import Column, LogColumn, Op, SchemaVersion, UpstreamType
 from support.values import RAW
@@ -184,10 +184,10 @@ def test_a_table_can_be_followed_up_to_the_last_row_of_a_form_that_can_be_read(
 PLACED = tuple(Column(n, "BIGINT", UpstreamType("int8", 20, place=i)) for i, n in enumerate(("k", "a", "b", "c"), 1))
 
 
-def laid_out(names: str) -> Layout:
+def laid_out(names: str) -> RowLayout:
     """The layout of a table whose columns have these names now."""
     written = tuple(LogColumn(n, 20, -1, n == "k") for n in names.split())
-    return Layout.of(version(1, 1, written), PLACED, ("k",))
+    return RowLayout.of(version(1, 1, written), PLACED, ("k",))
 
 
 @pytest.mark.parametrize("names", ["k a c", "k a c d"])  # d was added since: it stands behind all that were there

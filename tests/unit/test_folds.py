@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from headwater.config import FOLD_AGE_S, OVERLAY_CHANGES
-from headwater.engine.commit.folds import UNSETTLED_CHANGES, UNSETTLED_SPANS, Folds, Overlay
+from headwater.engine.commit.folds import UNSETTLED_CHANGES, UNSETTLED_SPANS, Folds, Unfolded
 from headwater.engine.guard import Guard
 from headwater.errors import DataError
 from headwater.model import CoveredSpan, Layout, TableState
@@ -23,8 +23,8 @@ UNSETTLED = Layout(1, 0, (CoveredSpan(span(None, None), 5, 5, ("1:2:",)),), True
 PART = replace(UNSETTLED, complete=False)
 
 
-def overlay(layout: Layout, changes: int, age_s: float = 0.0) -> Overlay:
-    return Overlay(relation_of(columns_of(), ("k",)), changes, layout, 9, NOW - age_s)
+def overlay(layout: Layout, changes: int, age_s: float = 0.0) -> Unfolded:
+    return Unfolded(relation_of(columns_of(), ("k",)), changes, layout, 9, NOW - age_s)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headwater.model import LogColumn
-from headwater.source.frames import Progress
+from headwater.source.frames import FramedTo
 from headwater.source.postgres.frame import PostgresFraming, frame, parse_relation, widen
 from headwater.source.postgres.session import int_to_lsn
 from support.messages import begin, commit, data, inbox, keepalive, relation, row, truncate
@@ -77,7 +77,7 @@ def build(transactions: list[Any], first_txn: int) -> tuple[list[bytes], Model, 
 @given(MESSAGES, st.sampled_from([1000, 2**32 - 500, 2**32 + 100, 7 * 2**32 - 3]))
 def test_framing_finds_what_a_plain_reading_finds(transactions: list[Any], first_txn: int) -> None:
     messages, model, last = build(transactions, first_txn)
-    found, after = frame(*inbox(messages).arrays(), Progress(1, "0/0", first_txn))
+    found, after = frame(*inbox(messages).arrays(), FramedTo(1, "0/0", first_txn))
     assert found_rows(messages, found) == model.rows
     t = found.transactions
     assert list(zip(t.txn, t.commit, t.first_index, t.last_index, strict=True)) == model.transactions
@@ -87,7 +87,7 @@ def test_framing_finds_what_a_plain_reading_finds(transactions: list[Any], first
 @given(MESSAGES, st.integers(1, 60))
 def test_a_flow_cut_anywhere_gives_the_same_rows_and_transactions(transactions: list[Any], every: int) -> None:
     messages, model, _ = build(transactions, 2**32 - 20)
-    rows, done, progress, rest = [], [], Progress(1, "0/0", 2**32 - 20), inbox([])
+    rows, done, progress, rest = [], [], FramedTo(1, "0/0", 2**32 - 20), inbox([])
     for at in range(0, len(messages), every):
         rest.extend(messages[at : at + every])
         cut = PostgresFraming().boundary(*rest.arrays(), progress.open)
@@ -132,7 +132,7 @@ def test_a_keepalive_moves_the_position_only_outside_a_transaction() -> None:
     inside = inbox([begin(5), row("I", 1), keepalive(900)])
     assert PostgresFraming().boundary(*inside.arrays(), False).whole == 0
     outside = inbox([begin(5), row("I", 1), commit(500), keepalive(900)])
-    assert frame(*outside.arrays(), Progress(1, "0/0", 4))[1].position == int_to_lsn(900)
+    assert frame(*outside.arrays(), FramedTo(1, "0/0", 4))[1].position == int_to_lsn(900)
     assert PostgresFraming().boundary(*inbox([keepalive(900)]).arrays(), True).whole == 0
 
 
@@ -154,5 +154,5 @@ def test_after_two_billion_transactions_that_wrote_nothing_for_us_the_numbers_ar
     misled = PostgresFraming().begin("0/10", 1, 700)
     wrong, _ = frame(*inbox([begin(far), row("I", 1), commit(500)]).arrays(), misled)
     assert wrong.txn.tolist() != [far], "the case that the server's number is for"
-    assert PostgresFraming(next_txn=10).begin("0/10", 8, 700) == Progress(8, "0/10", 700)
+    assert PostgresFraming(next_txn=10).begin("0/10", 8, 700) == FramedTo(8, "0/10", 700)
     assert PostgresFraming(next_txn=701).begin("0/10", 8, 700).last_txn == 700

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headwater.model import Op
-from headwater.source.frames import Progress
+from headwater.source.frames import FramedTo
 from headwater.source.mysql.binlog import events as ev
 from headwater.source.mysql.binlog.carry import Server
 from headwater.source.mysql.binlog.history import History, Now
@@ -87,7 +87,7 @@ def framing() -> MysqlFraming:
     return MysqlFraming(Server(Position.parse(START), mariadb=False, database="db"), History(ask))
 
 
-def frame(log: HandMade, sizes: list[int] | None = None, followed: str = "t") -> tuple[list[Any], list[Any], Progress]:
+def frame(log: HandMade, sizes: list[int] | None = None, followed: str = "t") -> tuple[list[Any], list[Any], FramedTo]:
     """Rows and transactions, framed in batches of so many messages (where the log may be cut there)."""
     f, memory = framing(), DictMemory([table_number("db", name) for name in followed.split()])
     data, lengths = log.arrays()

@@ -169,10 +169,10 @@ def test_a_segment_file_that_is_gone_or_damaged_is_a_clear_error(log: Log) -> No
 
 
 def test_more_than_a_gigabyte_of_one_table_is_spread_over_several_batches(log: Log) -> None:
-    from headwater.source.frames import Progress
+    from headwater.source.frames import FramedTo
     from headwater.source.postgres.frame import frame
 
-    frames, _ = frame(*inbox([begin(1), relation(1, "a"), *[row("I", 1)] * 5, commit(9)]).arrays(), Progress(1, "0/1"))
+    frames, _ = frame(*inbox([begin(1), relation(1, "a"), *[row("I", 1)] * 5, commit(9)]).arrays(), FramedTo(1, "0/1"))
     heavy = replace(frames, length=frames.length * 0 + (900 << 20))
     assert [g.rows.tolist() for g in segment.group(heavy, {})] == [[0], [1], [2], [3], [4]]
     assert [g.rows.tolist() for g in segment.group(frames, {})] == [[0, 1, 2, 3, 4]]

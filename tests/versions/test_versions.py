@@ -26,7 +26,7 @@ from headwater.backfill.span import WHOLE
 from headwater.changelog import reader
 from headwater.check.verify import reach_in
 from headwater.decode.changes import decode_changes
-from headwater.decode.layout import Layout
+from headwater.decode.layout import RowLayout
 from headwater.decode.scanned import to_lake
 from headwater.decode.values import lake_type
 from headwater.errors import DataError, HeadwaterError
@@ -355,7 +355,7 @@ def test_what_the_log_does_not_tell_is_noticed(running: Captured, version: Versi
         error = upstream.compare(before, after, relation, ()).error
         if error is None and after.described is not None:  # as the watcher judges a new form
             try:
-                Layout.of(after.described, relation.columns, relation.key)
+                RowLayout.of(after.described, relation.columns, relation.key)
             except DataError as e:
                 error = e
         return error.message if error else ""

@@ -11,7 +11,7 @@ import pyarrow as pa
 from headwater.backfill.files import FILE_BYTES, ROW_GROUP_BYTES, FileWriter
 from headwater.backfill.filter import read_filter
 from headwater.config import LOCK_TIMEOUT_S, SCAN_BATCH_BYTES, SCAN_SLICE_S
-from headwater.decode.layout import Layout
+from headwater.decode.layout import RowLayout
 from headwater.decode.scanned import select_expression, text_expression, to_lake
 from headwater.decode.values import arrow_schema
 from headwater.model import Bound, RelationInfo, ScanResult, Span
@@ -80,7 +80,7 @@ def scan_span(job: ScanJob, hooks: Hooks = lambda _: None) -> ScanResult:
         ) as writer,
     ):
         if scan.described is not None:  # a type that has grown must not come as NULLs
-            Layout.of(scan.described, job.table.columns, job.table.key)
+            RowLayout.of(scan.described, job.table.columns, job.table.key)
         hooks("scan.before_rows")
         stopped_at: Bound | None = None
         for batch in scan.batches(job.span, job.max_rows):

@@ -19,7 +19,7 @@ from headwater.meta.lease import Lease
 from headwater.meta.store import Meta
 from headwater.model import ConnectionInfo, Part, Segment
 from headwater.source.base import Bytes, Inbox, Longs
-from headwater.source.frames import Frames, Framing, Progress, Relation
+from headwater.source.frames import FramedTo, Frames, Framing, Relation
 from headwater.storage import Storage
 
 RETRY_FIRST_S = 0.25
@@ -34,7 +34,7 @@ class _Unanswered:
     """A batch that was handed to meta: what holds once it is known to be published."""
 
     relations: tuple[Relation, ...]
-    after: Progress
+    after: FramedTo
     committed: int
     versions: dict[int, tuple[Relation, int]]
     path: str = ""  # of its segment
@@ -122,13 +122,13 @@ class SegmentWriter:
         self._progress = done.after
         self._memory.published()
 
-    def _write_position(self, frames: Frames, after: Progress) -> None:
+    def _write_position(self, frames: Frames, after: FramedTo) -> None:
         self._unanswered = _Unanswered(tuple(frames.relations), after, self._committed, self._versions)
         with self._meta.owned(self._held) as c:
             connections.advance(c, self._id, after.position)
         self._at("position.published")
 
-    def _write_segment(self, frames: Frames, after: Progress) -> None:
+    def _write_segment(self, frames: Frames, after: FramedTo) -> None:
         groups = segment.group(frames, self._known)
         path = segment.new_path(self._id, frames.first_index, self._held.fence)
         batches = [segment.changes_batch(frames, g.rows) for g in groups]
@@ -151,7 +151,7 @@ class SegmentWriter:
         self._publish(new, groups, frames, after)
         self._at("transaction.half" if after.open else "segment.published")
 
-    def _publish(self, new: Segment, groups: list[segment.Group], frames: Frames, after: Progress) -> None:
+    def _publish(self, new: Segment, groups: list[segment.Group], frames: Frames, after: FramedTo) -> None:
         """One meta transaction: schema versions, parts, segment and progress."""
         versions = dict(self._versions)
         self._unanswered = _Unanswered(tuple(frames.relations), after, new.committed_index, versions, new.path)

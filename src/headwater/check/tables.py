@@ -11,7 +11,7 @@ from headwater.check.compare import key_text
 from headwater.check.verify import Target, Unverified, reach_in, verify
 from headwater.engine.failures import described
 from headwater.engine.home import Home
-from headwater.engine.query.read import Reader, Seen
+from headwater.engine.query.read import Reader, Shown
 from headwater.engine.results import Verified
 from headwater.errors import stored_error, unknown_name
 from headwater.meta import relations
@@ -48,7 +48,7 @@ def verify_tables(home: Home, reader: Reader, table: str | None = None) -> list[
     return sorted(results, key=lambda v: v.table)
 
 
-def _why_not(s: Seen) -> Verified | None:
+def _why_not(s: Shown) -> Verified | None:
     """What is said of a table that cannot be compared; None if it can."""
     relation = s.relation
     if relation.state is TableState.FAILED and relation.error is not None:

@@ -42,7 +42,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Verified:
+class Compared:
     """What a verification found, and of which cut."""
 
     table: str
@@ -81,7 +81,7 @@ def verify(
     *,
     limit: int = KEY_LIMIT,
     on_wait: OnWait = lambda who: None,
-) -> Iterator[Verified | Unverified]:
+) -> Iterator[Compared | Unverified]:
     """Compares the covered spans of relations of one connection with the upstream, all at one cut.
 
     One that cannot be compared is told with its error, and the others are compared all the same.
@@ -152,7 +152,7 @@ def _lake_digest(target: Target, index: int) -> tuple[Digest, float]:
         return digest_of(rows, target.relation.columns, target.relation.key), time.monotonic() - started
 
 
-def _end(target: Target, begun: _Begun, limit: int) -> Verified:
+def _end(target: Target, begun: _Begun, limit: int) -> Compared:
     relation = target.relation
     ours, seconds = begun.ours.result()
 
@@ -162,7 +162,7 @@ def _end(target: Target, begun: _Begun, limit: int) -> Verified:
 
     found = compare(begun.theirs, ours, relation.key, begun.upstream.rows_in, lake_rows_in, limit=limit)
     took = begun.seconds + seconds
-    return Verified(relation.name, begun.position, begun.index, target.layout.complete, found, took)
+    return Compared(relation.name, begun.position, begun.index, target.layout.complete, found, took)
 
 
 class UpstreamRows:

@@ -56,7 +56,7 @@ def decode_changes(
 
     Columns are matched by name: one that was dropped is NULL, one that was added is ignored (and named in `notices` if
     an earlier schema did not have it), a wider type decodes if the lake type holds all of it. Any other change of the
-    schema is DataError data.schema_changed (see `Layout`); a key that the lake cannot keep is data.key_value.
+    schema is DataError data.schema_changed (see `RowLayout`); a key that the lake cannot keep is data.key_value.
     """
     schema = changes_schema(columns, key)
     unkept: Counter[str] = Counter()

@@ -14,7 +14,7 @@ from headwater.model import Column, LogColumn, SchemaVersion, UpstreamType
 
 if TYPE_CHECKING:
     from headwater.decode.column import Decoded
-    from headwater.decode.layout import Layout, Piece
+    from headwater.decode.layout import Piece, RowLayout
 
 DEFAULT = "postgres"  # of homes that were made before there was a second one
 MODULES = {"postgres": "headwater.decode.postgres.dialect", "mysql": "headwater.decode.mysql.dialect"}
@@ -55,7 +55,7 @@ class Dialect(Protocol):
     def key_told(self, version: SchemaVersion) -> set[str] | None:
         """The table's key as its log describes it; None: the log does not say."""
 
-    def lay_out(self, batch: pa.RecordBatch, layout: Layout) -> Piece:
+    def lay_out(self, batch: pa.RecordBatch, layout: RowLayout) -> Piece:
         """Where the values of logged changes stand."""
 
     def decode_logged(self, buffer: Any, starts: Any, lengths: Any, upstream: UpstreamType, lake_type: str) -> Decoded:

@@ -19,7 +19,7 @@ BYTES_AT_ONCE = 512 << 20  # Arrow's offsets end at 2 GB
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class RowLayout:
     """How the log wrote a row under one schema: slots are ordinals of the relation's columns."""
 
     slots: Any  # int32 per column of the message: the slot, or -1
@@ -29,7 +29,7 @@ class Layout:
     written: tuple[LogColumn, ...]  # the columns of the message
 
     @classmethod
-    def of(cls, version: SchemaVersion, columns: tuple[Column, ...], key: tuple[str, ...]) -> Layout:
+    def of(cls, version: SchemaVersion, columns: tuple[Column, ...], key: tuple[str, ...]) -> RowLayout:
         if version.broken:
             raise DataError(
                 "data.rewritten",
@@ -109,7 +109,7 @@ class Piece:
     """Some changes and where their values stand in `data`. Grids are (slots, rows); a negative length is no value."""
 
     batch: pa.RecordBatch
-    layout: Layout
+    layout: RowLayout
     data: Any  # uint8
     starts: Any
     lengths: Any
@@ -126,7 +126,7 @@ def decodable_until(
     for version in versions:
         if after < version.from_index <= upto:
             try:
-                Layout.of(version, columns, key)
+                RowLayout.of(version, columns, key)
             except DataError:
                 upto = version.from_index - 1
     return upto
@@ -136,10 +136,10 @@ def lay_out(
     raw: pa.Table, schemas: Mapping[int, SchemaVersion], columns: tuple[Column, ...], key: tuple[str, ...]
 ) -> Iterator[Piece]:
     """The places of all values of `raw` (index, op, txn, payload, schema_id), in order."""
-    layouts: dict[int, Layout] = {}
+    layouts: dict[int, RowLayout] = {}
     for batch, schema_id in _pieces(raw):
         if schema_id not in layouts:
-            layouts[schema_id] = Layout.of(schemas[schema_id], columns, key)
+            layouts[schema_id] = RowLayout.of(schemas[schema_id], columns, key)
         yield dialect_of(columns[0].upstream).lay_out(batch, layouts[schema_id])
 
 

@@ -82,7 +82,7 @@ def rows(c: Connection, relation_id: int) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Planned:
+class PlannedTo:
     """How far planning is: up to `after`, of a table whose largest key was `last` when it began (None: no row)."""
 
     after: Bound | None
@@ -90,7 +90,7 @@ class Planned:
     spans: int
 
 
-def planned(c: Connection, relation_id: int) -> Planned | None:
+def planned(c: Connection, relation_id: int) -> PlannedTo | None:
     """Where planning stands; None before its end was fixed. What lies beyond the end may itself have been cut."""
     own = sa.select(span.c.bounds).where(span.c.relation_id == relation_id)
     before = own.where(span.c.ordinal < BEYOND).order_by(span.c.ordinal.desc()).limit(1)
@@ -102,7 +102,7 @@ def planned(c: Connection, relation_id: int) -> Planned | None:
     count = sa.select(sa.func.coalesce(sa.func.sum(span.c.joined), 0)).where(
         span.c.relation_id == relation_id, span.c.ordinal < BEYOND
     )
-    return Planned(after, after if first is None else parsed(first).lo, int(c.execute(count).scalar_one()))
+    return PlannedTo(after, after if first is None else parsed(first).lo, int(c.execute(count).scalar_one()))
 
 
 def plan(c: Connection, relation_id: int, more: Sequence[Span]) -> None:

@@ -14,7 +14,7 @@ Ops = np.ndarray[Any, np.dtype[np.int8]]
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class FramedTo:
     """Where framing stands between two batches.
 
     `position` is the end of the last commit, or an idle upstream's position outside any transaction after it.
@@ -123,7 +123,7 @@ class Memory(Protocol):
 class Framing(Protocol):
     """How one kind of log is cut into rows. `boundary` and `end` may be asked by another thread than `frame`."""
 
-    def begin(self, position: str, next_index: int, last_txn: int) -> Progress:
+    def begin(self, position: str, next_index: int, last_txn: int) -> FramedTo:
         """Where framing stands before the first message of a flow."""
 
     def number(self, position: str) -> int:
@@ -138,5 +138,5 @@ class Framing(Protocol):
         -1 while the end is not among them. A transaction belongs to what lies before it if it committed there.
         """
 
-    def frame(self, data: Bytes, lengths: Longs, before: Progress, memory: Memory) -> tuple[Frames, Progress]:
+    def frame(self, data: Bytes, lengths: Longs, before: FramedTo, memory: Memory) -> tuple[Frames, FramedTo]:
         """The rows, transactions and descriptions of a batch, and where framing stands after it. May be repeated."""

@@ -94,7 +94,7 @@ class LogEnd:
     notice: str = ""
 
 
-class Definitions(Protocol):
+class Catalog(Protocol):
     """What CREATE and DROP ask of an upstream."""
 
     OPTIONS: ClassVar[tuple[Option, ...]]  # what its connections may be given
@@ -180,7 +180,7 @@ class Watching(Protocol):
         """
 
 
-class Upstream(Definitions, Beginning, Positions, Watching, Protocol):
+class Upstream(Catalog, Beginning, Positions, Watching, Protocol):
     """An upstream database as the engine sees it. Every method may be called again after a crash."""
 
     options: Mapping[str, str]

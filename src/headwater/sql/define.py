@@ -36,7 +36,7 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
-class Planned:
+class Storable:
     """A definition that has been checked: `store` makes it, inside one meta transaction, as part of a block (or 0).
 
     `upstream` is a new connection's, for tables that are defined in the same block.
@@ -51,7 +51,7 @@ def _nothing(c: Connection, block: int) -> None:
     """Stores nothing: the definition is there already."""
 
 
-def plan_connection(home: Home, statement: CreateConnection) -> Planned:
+def plan_connection(home: Home, statement: CreateConnection) -> Storable:
     """Checks that the upstream can be captured; alters nothing there."""
     with home.meta.read() as c:
         existing = connections.find(c, statement.name)
@@ -60,7 +60,7 @@ def plan_connection(home: Home, statement: CreateConnection) -> Planned:
     secret = statement.secret.text if statement.secret else None
     if existing is not None:
         if statement.if_not_exists or (same(stored, statement) and old_secret == statement.secret):
-            return Planned(_nothing, Outcome(f"connection {existing.name} exists already"))
+            return Storable(_nothing, Outcome(f"connection {existing.name} exists already"))
         if not same(stored, statement):
             raise _taken("connection", statement.name, stored, statement.canonical())
     type = kind(statement.options["type"])
@@ -71,7 +71,7 @@ def plan_connection(home: Home, statement: CreateConnection) -> Planned:
     warnings = upstream.check()
     if existing is not None:
         id = existing.id
-        return Planned(
+        return Storable(
             lambda c, block: connections.set_secret(c, id, secret),
             Outcome(f"connection {existing.name}: password changed", warnings),
         )
@@ -86,10 +86,10 @@ def plan_connection(home: Home, statement: CreateConnection) -> Planned:
             statement=statement.canonical(),
         )
 
-    return Planned(store, Outcome(f"connection {statement.name} created", warnings), upstream)
+    return Storable(store, Outcome(f"connection {statement.name} created", warnings), upstream)
 
 
-def plan_table(home: Home, statement: CreateTable, new: Mapping[str, Upstream]) -> Planned:
+def plan_table(home: Home, statement: CreateTable, new: Mapping[str, Upstream]) -> Storable:
     """Checks that the upstream table can be followed as declared; alters nothing there.
 
     `new` are the connections of the same block, by lower-case name.
@@ -101,7 +101,7 @@ def plan_table(home: Home, statement: CreateTable, new: Mapping[str, Upstream]) 
         names = [x.name for x in connections.all(c)]
     if existing is not None:
         if statement.if_not_exists or same(stored, statement):
-            return Planned(_nothing, Outcome(f"table {existing.name} exists already"))
+            return Storable(_nothing, Outcome(f"table {existing.name} exists already"))
         raise _taken("table", statement.name, stored, statement.canonical())
     upstream = new.get(statement.connection.lower())
     if upstream is None and connection is not None:
@@ -116,7 +116,7 @@ def plan_table(home: Home, statement: CreateTable, new: Mapping[str, Upstream]) 
             raise unknown_name("connection", statement.connection, names)
         checked.store(c, statement.name, owner.id, dict(statement.options), statement.canonical(), block=block)
 
-    return Planned(store, Outcome(f"table {statement.name} created", checked.found.notices))
+    return Storable(store, Outcome(f"table {statement.name} created", checked.found.notices))
 
 
 def named_table(home: Home, name: str) -> RelationInfo:

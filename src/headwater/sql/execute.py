@@ -13,7 +13,7 @@ from headwater.meta import relations
 from headwater.source.upstream import Upstream
 from headwater.sql import control, define, listing
 from headwater.sql import statements as st
-from headwater.sql.define import Outcome, Planned
+from headwater.sql.define import Storable, Outcome
 from headwater.sql.parse import parse
 from headwater.sql.query import run_query
 from headwater.sql.steps import Step, steps
@@ -90,7 +90,7 @@ class Executor:
 
     def _define_together(self, block: Sequence[st.Statement]) -> list[Result]:
         """Checks all definitions of a block, then stores them in one meta transaction: all or none."""
-        planned: list[tuple[st.Statement, Planned]] = []
+        planned: list[tuple[st.Statement, Storable]] = []
         new: dict[str, Upstream] = {}
         for statement in block:
             if isinstance(statement, st.CreateConnection):

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from headwater.decode.column import NO_VALUE
 from headwater.decode.kernels import ALL_WELL
-from headwater.decode.layout import Layout, Piece, buffers, damaged
+from headwater.decode.layout import Piece, RowLayout, buffers, damaged
 from headwater.decode.mysql import kernels_rows
 from headwater.decode.mysql.kernels_rows import VARIES
 from headwater.errors import DataError
@@ -17,7 +17,7 @@ from headwater.model import LogColumn, Op
 from headwater.source.mysql.binlog import codes
 
 
-def lay_out(batch: pa.RecordBatch, layout: Layout) -> Piece:
+def lay_out(batch: pa.RecordBatch, layout: RowLayout) -> Piece:
     """Where the values of these row images stand."""
     data, offsets = buffers(batch.column("payload"))
     ops = batch.column("op").to_numpy()

@@ -9,13 +9,13 @@ import pyarrow as pa
 
 from headwater.decode.column import NO_VALUE
 from headwater.decode.kernels import ALL_WELL
-from headwater.decode.layout import Layout, Piece, buffers, damaged
+from headwater.decode.layout import Piece, RowLayout, buffers, damaged
 from headwater.decode.postgres import kernels_pgoutput
 
 _TAG_AT = 5  # after the type byte and the table's oid
 
 
-def lay_out(batch: pa.RecordBatch, layout: Layout) -> Piece:
+def lay_out(batch: pa.RecordBatch, layout: RowLayout) -> Piece:
     """Where the values of these messages stand."""
     data, offsets = buffers(batch.column("payload"))
     shape = (len(layout.types), batch.num_rows)

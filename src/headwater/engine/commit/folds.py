@@ -28,7 +28,7 @@ UNSETTLED_SPANS = 1_000  # each is judged by what its own scan saw, and stands i
 
 
 @dataclass(frozen=True, slots=True)
-class Overlay:
+class Unfolded:
     """How much of a relation is not in its base."""
 
     relation: RelationInfo
@@ -92,7 +92,7 @@ class Folds:
         self.fold(relation_id)
         return True
 
-    def _tend(self, o: Overlay) -> bool:
+    def _tend(self, o: Unfolded) -> bool:
         """Makes a run of a long tail; has keys scanned again that nothing can complete. True if it did that."""
         if not o.changes:
             return False
@@ -132,7 +132,7 @@ class Folds:
             relations.set_stopped(c, relation.id, folded.log_index)
         log.info("failed table put to rest name=%s index=%s", relation.name, folded.log_index)
 
-    def _scan_holes(self, o: Overlay) -> bool:
+    def _scan_holes(self, o: Unfolded) -> bool:
         now = time.monotonic()
         if now < self._holes_at.get(o.relation.id, 0.0):
             return False
@@ -155,7 +155,7 @@ class Folds:
             log.info("folded relation=%s seconds=%.2f", relation_id, took)
         return folded
 
-    def _overlays(self) -> list[Overlay]:
+    def _overlays(self) -> list[Unfolded]:
         """Every table's overlay at the newest epoch: a few questions to meta however many tables there are."""
         with self._home.meta.read() as c:
             newest = epochs.newest(c)
@@ -170,4 +170,4 @@ class Folds:
                 if layout.spans
             }
             self.changes = progress.changes(c, ranges)
-        return [Overlay(r, self.changes[r.id], layout, i, folded[r.id]) for r, layout, i in found if r.id in ranges]
+        return [Unfolded(r, self.changes[r.id], layout, i, folded[r.id]) for r, layout, i in found if r.id in ranges]

@@ -16,7 +16,7 @@ from headwater.engine.fill.scanner import record, wanted_rows
 from headwater.engine.home import Home
 from headwater.meta import connections, relations, spans
 from headwater.meta.lease import Lease
-from headwater.meta.spans import Planned
+from headwater.meta.spans import PlannedTo
 from headwater.model import RelationInfo, Span, SpanState
 from headwater.source.connected import upstream_of
 from headwater.source.spans import Extent, KeyWalk
@@ -80,13 +80,13 @@ def _plan(relation: RelationInfo, extent: Extent) -> Plan:
     return Plan.of(extent, types, span_rows=rows, span_bytes=SPAN_BYTES if rows == SPAN_ROWS else 0)
 
 
-def _fix_end(home: Home, held: Lease, relation: RelationInfo, plan: Plan, life: str) -> Planned:
+def _fix_end(home: Home, held: Lease, relation: RelationInfo, plan: Plan, life: str) -> PlannedTo:
     """Plans the span beyond the largest key first; it counts as scanned, and was empty."""
     with home.meta.owned(held) as c:
         spans.add(c, relation.id, [plan.beyond], spans.BEYOND)
         (beyond,) = spans.all(c, relation.id)
         record(c, relation, beyond, plan.beyond_result, life)
-    return Planned(None, plan.last, 0)
+    return PlannedTo(None, plan.last, 0)
 
 
 def _write_down(
@@ -95,7 +95,7 @@ def _write_down(
     relation: RelationInfo,
     plan: Plan,
     walk: KeyWalk,
-    begun: Planned,
+    begun: PlannedTo,
     stopping: Callable[[], bool],
 ) -> None:
     batch: list[Span] = []

@@ -35,7 +35,7 @@ UNFOLLOWABLE = ("data.schema_changed", "data.rewritten")  # from some change on;
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class Shown:
     """A relation as an epoch shows it; without a layout nothing of it may be read yet."""
 
     relation: RelationInfo
@@ -61,7 +61,7 @@ class Pinned:
 
     pooled: Pooled
     epoch: Epoch
-    seen: tuple[Seen, ...]
+    seen: tuple[Shown, ...]
     warnings: tuple[str, ...]
     home: Home
 
@@ -108,7 +108,7 @@ class Reader:
             shown = {s.relation.name for s in meant}
             pooled.only(shown)  # a name that is none of ours any more must not be found
 
-            def show(s: Seen) -> str:
+            def show(s: Shown) -> str:
                 overlay, stopped = self._overlay(s, epoch, overlays)
                 frame = partial(self._frame, pooled.session, s, overlay)
                 pooled.show(s.relation.name, self._what_is_shown(s, overlay), frame)
@@ -141,7 +141,7 @@ class Reader:
         return self._frame(self._root(), found[0], overlay), old, missing
 
     @contextmanager
-    def at_epoch(self, names: Collection[str]) -> Iterator[tuple[Epoch, tuple[Seen, ...]]]:
+    def at_epoch(self, names: Collection[str]) -> Iterator[tuple[Epoch, tuple[Shown, ...]]]:
         """The newest epoch, pinned, and the relations among `names` (lower case) as it shows them."""
         with self._pin("reader") as (epoch, seen):
             yield epoch, tuple(s for s in seen if s.relation.name.lower() in names)
@@ -153,7 +153,7 @@ class Reader:
             yield dataframe(pooled.session, self._home.storage, relation, layout, overlay)
 
     @contextmanager
-    def _pin(self, owner: str) -> Iterator[tuple[Epoch, tuple[Seen, ...]]]:
+    def _pin(self, owner: str) -> Iterator[tuple[Epoch, tuple[Shown, ...]]]:
         """The newest epoch with every relation's layout, read in the transaction that pins it."""
         with self._home.meta.write() as c:
             epoch = epochs.newest(c) or Epoch(0, 0.0, ())
@@ -164,14 +164,14 @@ class Reader:
                 layout = None if relation.block else epochs.layout_at(c, relation.id, epoch.id)
                 others = [r for r in relations.in_block(c, relation.block) if r.state is not TableState.LIVE]
                 waits_for = tuple(r.name for r in others) if relation.state is TableState.LIVE else ()
-                seen.append(Seen(relation, layout, found[relation.id].share, waits_for))
+                seen.append(Shown(relation, layout, found[relation.id].share, waits_for))
         try:
             yield epoch, tuple(seen)
         finally:
             with self._home.meta.write() as c:
                 epochs.release_pin(c, pin)
 
-    def _overlay(self, s: Seen, epoch: Epoch, overlays: ExitStack) -> tuple[Overlay | None, str]:
+    def _overlay(self, s: Shown, epoch: Epoch, overlays: ExitStack) -> tuple[Overlay | None, str]:
         """What lies over the base at an epoch, and what is not shown of it, in words; None: nothing of it is."""
         relation, layout, stopped = s.relation, s.layout, ""
         if layout is None or not layout.spans:
@@ -194,12 +194,12 @@ class Reader:
         told = f"{relation.name}: {hidden} hidden until read again"
         return (overlay if relation.ordered else None), stopped or told
 
-    def _frame(self, session: SparkSession, s: Seen, overlay: Overlay | None) -> DataFrame:
+    def _frame(self, session: SparkSession, s: Shown, overlay: Overlay | None) -> DataFrame:
         if overlay is None or s.layout is None:
             return empty(session, s.relation)
         return dataframe(session, self._home.storage, s.relation, s.layout, overlay)
 
-    def _what_is_shown(self, s: Seen, overlay: Overlay | None) -> object:
+    def _what_is_shown(self, s: Shown, overlay: Overlay | None) -> object:
         """Equal answers mean the same rows from the same files, and that these are there."""
         if overlay is None or s.layout is None:
             return s.relation.columns

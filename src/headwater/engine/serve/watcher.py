@@ -10,7 +10,7 @@ from functools import partial
 import pyarrow.compute as pc
 
 from headwater.changelog.reader import read_table
-from headwater.decode.layout import Layout
+from headwater.decode.layout import RowLayout
 from headwater.engine.failures import Who, described
 from headwater.engine.home import Home
 from headwater.errors import DataError, FencedError, HeadwaterError
@@ -105,7 +105,7 @@ class Watcher:
         relation = table.relation
         for version in [*table.versions, *([now.described] if now.described else [])]:
             try:
-                Layout.of(version, relation.columns, relation.key)
+                RowLayout.of(version, relation.columns, relation.key)
             except DataError as e:
                 hint = e.hint.replace("RESYNC TABLE reads", f"RESYNC TABLE {relation.name} reads")
                 self._record(relation, now, Verdict(DataError(e.code, e.message, hint, e.retry)))

@@ -7,7 +7,7 @@ checksum. A transaction begins with a GTID event and ends with XID, COMMIT, or a
 from __future__ import annotations
 
 from headwater.source.base import Bytes, Longs
-from headwater.source.frames import Boundary, Frames, Memory, Progress
+from headwater.source.frames import Boundary, FramedTo, Frames, Memory
 from headwater.source.mysql.binlog import gtid
 from headwater.source.mysql.binlog.batch import Batch
 from headwater.source.mysql.binlog.carry import Own, Server
@@ -28,12 +28,12 @@ class MysqlFraming:
         self._maps = Maps(server.mariadb)
         self._last: Own | None = None  # what `_maps` stands at
 
-    def begin(self, position: str, next_index: int, last_txn: int) -> Progress:
+    def begin(self, position: str, next_index: int, last_txn: int) -> FramedTo:
         """Where framing stands before the first message of a flow."""
         at = Position.parse(position)
         gtids = gtid.parse(at.gtids) or (MariaGtids() if self._server.mariadb else MysqlGtids())
         own = Own(place=self._server.place, number=at.number, gtids=gtids)
-        return Progress(next_index=next_index, position=position, last_txn=last_txn, own=own)
+        return FramedTo(next_index=next_index, position=position, last_txn=last_txn, own=own)
 
     def number(self, position: str) -> int:
         """A position as a number."""
@@ -47,7 +47,7 @@ class MysqlFraming:
         """How many of these messages lie before an end; see `Framing.end`."""
         return int(find_end(data, lengths, open, position, time_us))
 
-    def frame(self, data: Bytes, lengths: Longs, before: Progress, memory: Memory) -> tuple[Frames, Progress]:
+    def frame(self, data: Bytes, lengths: Longs, before: FramedTo, memory: Memory) -> tuple[Frames, FramedTo]:
         """The rows, transactions and descriptions of a batch; see `Framing.frame`."""
         own: Own = before.own
         if own is not self._last:

@@ -14,7 +14,7 @@ import numpy as np
 from headwater.kernel import kernel
 from headwater.model import LogColumn, Op
 from headwater.source.base import Bytes, Longs
-from headwater.source.frames import Boundary, Frames, Memory, Ops, Progress, Relation, Transactions
+from headwater.source.frames import Boundary, FramedTo, Frames, Memory, Ops, Relation, Transactions
 from headwater.source.postgres.session import int_to_lsn, lsn_to_int
 
 HEADER = 25
@@ -30,9 +30,9 @@ class PostgresFraming:
     def __init__(self, next_txn: int = 0) -> None:
         self._next_txn = next_txn
 
-    def begin(self, position: str, next_index: int, last_txn: int) -> Progress:
+    def begin(self, position: str, next_index: int, last_txn: int) -> FramedTo:
         # an upstream that wrote nothing for us for 2^31 transactions still needs a reference from this half of the ring
-        return Progress(next_index, position, max(last_txn, self._next_txn - 1))
+        return FramedTo(next_index, position, max(last_txn, self._next_txn - 1))
 
     def number(self, position: str) -> int:
         return lsn_to_int(position)
@@ -43,12 +43,12 @@ class PostgresFraming:
     def end(self, data: Bytes, lengths: Longs, open: bool, position: int, time_us: int) -> int:
         return int(_end(data, lengths, open, position, time_us))
 
-    def frame(self, data: Bytes, lengths: Longs, before: Progress, memory: Memory) -> tuple[Frames, Progress]:
+    def frame(self, data: Bytes, lengths: Longs, before: FramedTo, memory: Memory) -> tuple[Frames, FramedTo]:
         """The publication already holds the followed tables and no others: nothing is asked of the home."""
         return frame(data, lengths, before)
 
 
-def frame(data: Bytes, lengths: Longs, before: Progress) -> tuple[Frames, Progress]:
+def frame(data: Bytes, lengths: Longs, before: FramedTo) -> tuple[Frames, FramedTo]:
     """The rows, transactions and relations of a batch, and where framing stands after it."""
     rows, commits, relations = (int(n) for n in _count(data, lengths))
     op = np.empty(rows, np.int8)

@@ -50,7 +50,7 @@ SELECT pg_is_in_recovery()::text,
 
 
 @dataclass(frozen=True, slots=True)
-class Upstream:
+class ScannedTable:
     """A table as the upstream has it now: the way to read it, its key with operators, the columns it still has."""
 
     oid: int
@@ -227,7 +227,7 @@ def import_statement(snapshot: str) -> str:
     return f"SET TRANSACTION SNAPSHOT {quote_literal(snapshot).strip()}"
 
 
-def describe(rows: Callable[[str], list[tuple[Any, ...]]], table: ScanTable) -> Upstream:
+def describe(rows: Callable[[str], list[tuple[Any, ...]]], table: ScanTable) -> ScannedTable:
     """The table as it is now; it must be there and have the key that the relation knows."""
     found = rows(TABLE.format(schema=quote_literal(table.schema), name=quote_literal(table.name)))
     if not found:
@@ -241,7 +241,7 @@ def describe(rows: Callable[[str], list[tuple[Any, ...]]], table: ScanTable) -> 
             "RESYNC TABLE reads it anew with its new key, or restore the key.",
         )
     name = qualified(table.schema, table.name)
-    return Upstream(
+    return ScannedTable(
         oid=oid,
         # Plain inheritance would return the children's rows; a partitioned table is read through its root.
         source=name if kind == "p" else f"ONLY {name}",

@@ -9,7 +9,7 @@ import numpy as np
 from headwater.errors import DataError
 from headwater.model import Op
 from headwater.source.base import Bytes, Longs
-from headwater.source.frames import Frames, Memory, Progress
+from headwater.source.frames import FramedTo, Frames, Memory
 from headwater.source.mysql.binlog import events as ev
 from headwater.source.mysql.binlog import groups as g
 from headwater.source.mysql.binlog import state as k
@@ -38,7 +38,7 @@ class Batch:
     """The framing of one batch, from `before` on; see `Framing.frame`."""
 
     def __init__(
-        self, server: Server, history: History, maps: Maps, before: Progress, memory: Memory, size: int
+        self, server: Server, history: History, maps: Maps, before: FramedTo, memory: Memory, size: int
     ) -> None:
         self._own: Own = before.own
         self._server = server
@@ -63,7 +63,7 @@ class Batch:
         self._written.move(first, base)
         self._written.base = outer
 
-    def finish(self, data: Bytes) -> tuple[Frames, Progress]:
+    def finish(self, data: Bytes) -> tuple[Frames, FramedTo]:
         """The frames, and where framing stands behind them."""
         s, own = self._s, self._own
         if self._aside is not None:
@@ -72,7 +72,7 @@ class Batch:
         gtids = own.gtids.add(self._written.runs())
         number = int(s[k.POSITION])
         moved = number > own.number or len(frames.transactions) > 0
-        return frames, Progress(
+        return frames, FramedTo(
             next_index=int(s[k.NEXT]),
             position=str(own.place.at(number, str(gtids))) if moved else self._before.position,
             last_txn=int(s[k.TXN]) or self._before.last_txn,

@@ -23,7 +23,7 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Own:
-    """What framing a binlog must know between two batches, beside `Progress`."""
+    """What framing a binlog must know between two batches, beside `FramedTo`."""
 
     place: Position  # names and shift of the files that flow now
     number: int  # of the progress' position

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from headwater.source.base import Bytes, Longs
-from headwater.source.frames import Frames, Progress, Relation, Transactions
+from headwater.source.frames import FramedTo, Frames, Relation, Transactions
 from headwater.source.mysql.binlog import events as ev
 from headwater.source.mysql.binlog import state as k
 from headwater.source.mysql.binlog.carry import Held, Own
@@ -24,7 +24,7 @@ class Written:
     `size` is how many bytes the frames' data has so far: the batch's own, and behind them whatever `append` added.
     """
 
-    def __init__(self, before: Progress, size: int) -> None:
+    def __init__(self, before: FramedTo, size: int) -> None:
         self.state: Longs = np.zeros(k.STATE_LENGTH, np.int64)
         self.relations: list[Relation] = []
         self.size = size
