@@ -13,7 +13,7 @@ from headwater.meta import relations
 from headwater.source.upstream import Upstream
 from headwater.sql import control, define, listing
 from headwater.sql import statements as st
-from headwater.sql.define import Storable, Outcome
+from headwater.sql.define import Outcome, Storable
 from headwater.sql.parse import parse
 from headwater.sql.query import run_query
 from headwater.sql.steps import Step, steps
