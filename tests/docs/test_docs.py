@@ -124,3 +124,10 @@ def test_every_hazard_has_an_answer_and_a_named_test() -> None:
     hazards = {number: cells for number, cells in rows(page("guarantees.md")).items() if number.isdigit()}
     assert [n for n in range(1, 79) if str(n) not in hazards] == []
     assert [n for n, cells in hazards.items() if "`test_" not in cells[2]] == []
+
+
+@pytest.mark.parametrize("page", ["ARCHITECTURE.md", "CONTRIBUTING.md"])
+def test_every_file_and_folder_that_the_map_names_exists(page: str) -> None:
+    named = re.findall(r"`([a-z_]+/[\w/.]*)`", (ROOT / page).read_text(encoding="utf-8"))
+    assert len(named) > 10
+    assert [n for n in named if not any((at / n).exists() for at in (ROOT, ROOT / "src" / "headwater"))] == []

@@ -11,8 +11,10 @@ from pyspark.sql import SparkSession
 
 from headwater.engine.commit import claims
 from headwater.engine.commit.clean import Cleaner
+from headwater.engine.commit.holds import holds
 from headwater.engine.fill.backfill import Backfill
 from headwater.engine.query.read import Reader
+from headwater.engine.status.metrics import collect
 from headwater.errors import DataError
 from headwater.meta import epochs, lease, relations, segments
 from headwater.meta.lease import Lease
@@ -62,6 +64,10 @@ class Lake:
         connection.options.update({k.replace("__", "."): v for k, v in options.items()})
         with self.home.meta.write() as c:
             return claims.enforce(c, connection, epochs.newest(c).id, now or time.time())  # type: ignore[union-attr]
+
+    def enforce_from_oldest(self) -> claims.Kept:
+        with self.home.meta.write() as c:
+            return claims.enforce(c, self.log.info(), epochs.oldest(c))
 
 
 def no_spark() -> SparkSession:
@@ -211,3 +217,38 @@ def test_a_table_that_stopped_before_its_spans_were_of_one_moment_is_an_error_an
     assert e.value.hint == "RESYNC TABLE bad reads it anew."
     covered = Layout(bad, 1, (CoveredSpan(Span(None, None), 3, 5, ("900:900:",)),), True)
     assert reader._last_shown(lake.table(bad), covered, 10) == 5
+
+
+def holders(lake: Lake) -> dict[str, tuple[int, int]]:
+    with lake.home.meta.read() as c:
+        return {h.holder: (h.index, h.changes) for h in holds(c, lake.log.info())}
+
+
+def test_everybody_who_holds_the_changelog_back_is_named_with_what_it_needs(lake: Lake) -> None:
+    lake.add("live", 7)
+    lake.add("filling", 8, complete=False, begin_index=3)
+    assert holders(lake) == {"table filling": (3, 7), "history": (3, 7), "table live": (7, 3)}
+    with lake.home.meta.read() as c:
+        first, *_ = found = holds(c, lake.log.info())
+    assert first.holder in ("table filling", "history") and all(h.since is not None for h in found)
+
+
+def test_an_epoch_that_is_read_holds_back_what_its_layouts_did_not_hold(lake: Lake) -> None:
+    id = lake.add("t", 2)
+    with lake.home.meta.write() as c:
+        pinned = epochs.newest(c)
+        assert pinned is not None
+        pin = epochs.take_pin(c, pinned.id, "reader:4711")
+        epochs.publish(c, [], {id: Layout(id, 1, (CoveredSpan(Span(None, None), 10, 10),), True)})
+        epochs.thin(c, time.time() + 1)
+    assert holders(lake) == {"reader:4711": (2, 8), "history": (2, 8), "table t": (10, 0)}
+    assert lake.enforce_from_oldest().needed == 2, "retention takes the neediest"
+    with lake.home.meta.write() as c:
+        epochs.release_pin(c, pin)
+        epochs.thin(c, time.time() + 1)
+    assert holders(lake) == {"history": (10, 0), "table t": (10, 0)}
+    assert lake.enforce_from_oldest().needed == 10
+    labels = {
+        s.labels: s.value for f in collect(lake.home, None) for s in f.samples if s.name == "headwater_held_changes"
+    }
+    assert labels == {(lake.log.info().name, "history"): 0, (lake.log.info().name, "table t"): 0}

@@ -117,6 +117,12 @@ def pinned(c: Connection) -> set[int]:
     return set(c.execute(sa.select(pin.c.epoch_id).distinct()).scalars())
 
 
+def pinned_by(c: Connection) -> list[tuple[int, str]]:
+    """(epoch, owner) of each living pin."""
+    rows = c.execute(sa.select(pin.c.epoch_id, pin.c.owner).where(pin.c.expires_at >= time.time()).order_by(pin.c.id))
+    return [(int(r.epoch_id), str(r.owner)) for r in rows]
+
+
 def pins(c: Connection) -> tuple[int | None, int]:
     """The oldest living pin, and the last one that was ever taken."""
     oldest, newest = c.execute(sa.select(sa.func.min(pin.c.id), sa.func.max(pin.c.id))).one()

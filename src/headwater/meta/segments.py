@@ -155,6 +155,13 @@ def in_range(c: Connection, connection_id: int, after: int, upto: int) -> list[S
     return [_segment(r, parts(c, connection_id, r.first_index)) for r in rows]
 
 
+def published_after(c: Connection, connection_id: int, index: int) -> float | None:
+    """When the oldest kept segment with a change after an index was published; None if there is none."""
+    q = sa.select(segment.c.created_at).where(segment.c.connection_id == connection_id, segment.c.last_index > index)
+    found = c.execute(q.order_by(segment.c.first_index).limit(1)).scalar()
+    return None if found is None else float(found)
+
+
 def sizes(c: Connection) -> dict[int, tuple[int, int]]:
     """How many segments each connection's changelog keeps, and their bytes."""
     q = sa.select(segment.c.connection_id, sa.func.count(), sa.func.sum(segment.c.bytes))

@@ -11,6 +11,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from headwater.config import Secret
+from headwater.engine.commit.holds import holds
 from headwater.engine.home import Home
 from headwater.engine.query.queries import Running
 from headwater.engine.results import Result, Status
@@ -53,6 +54,8 @@ def run(home: Home, statement: st.Statement) -> Result:
                 return _epochs(c)
             case st.Show(kind=st.Listing.SEGMENTS):
                 return _segments(c)
+            case st.Show(kind=st.Listing.HOLDS):
+                return _holds(c)
             case st.ShowCreate():
                 return _create(c, statement)
             case st.Describe():
@@ -162,6 +165,16 @@ def _segments(c: Connection) -> Result:
         (names.get(x.connection_id), x.first_index, x.last_index, x.bytes, _time(x.created_at), x.path) for x in found
     ]
     return _rows(columns, rows, "SHOW SEGMENTS")
+
+
+def _holds(c: Connection) -> Result:
+    columns = [("connection", STRING), ("holder", STRING), ("after_index", LONG), ("changes", LONG), ("since", TIME)]
+    rows = [
+        (h.connection, h.holder, h.index, h.changes, None if h.since is None else _time(h.since))
+        for connection in connections.all(c)
+        for h in holds(c, connection)
+    ]
+    return _rows(columns, rows, "SHOW HOLDS")
 
 
 def _create(c: Connection, statement: st.ShowCreate) -> Result:

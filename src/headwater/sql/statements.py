@@ -20,6 +20,7 @@ class Listing(StrEnum):
     METRICS = "metrics"
     EPOCHS = "epochs"
     SEGMENTS = "segments"
+    HOLDS = "holds"
     QUERIES = "queries"
 
 
@@ -114,7 +115,7 @@ class DropTable(Statement):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Show(Statement):
-    """SHOW CONNECTIONS, TABLES, BACKFILLS, METRICS, EPOCHS, SEGMENTS or QUERIES."""
+    """SHOW CONNECTIONS, TABLES, BACKFILLS, METRICS, EPOCHS, SEGMENTS, HOLDS or QUERIES."""
 
     kind: Listing
 

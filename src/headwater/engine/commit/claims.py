@@ -15,8 +15,9 @@ from dataclasses import dataclass
 from sqlalchemy.engine import Connection
 
 from headwater.config import RETENTION_S
+from headwater.engine.commit.holds import needed_by
 from headwater.errors import DataError
-from headwater.meta import epochs, relations, segments
+from headwater.meta import relations, segments
 from headwater.model import ConnectionInfo, RelationInfo, TableState
 
 GRACE_S = 300.0  # by then a table that can be folded to where it stopped has been
@@ -44,7 +45,7 @@ def enforce(c: Connection, connection: ConnectionInfo, oldest_epoch: int, now: f
     over = segments.index_over(c, connection.id, most) if most else 0
     needed = connection.committed_index
     for relation in relations.all(c, connection.id):
-        index = claim(c, relation, connection.committed_index, oldest_epoch)
+        index = needed_by(c, relation, connection.committed_index, oldest_epoch)
         whole = relation.stopped_at is not None  # then only older epochs need anything, and they go by themselves
         if index < connection.committed_index and relation.state is TableState.FAILED and not whole:
             failed_s = now - (relation.failed_at or now)
@@ -54,19 +55,6 @@ def enforce(c: Connection, connection: ConnectionInfo, oldest_epoch: int, now: f
                 continue
         needed = min(needed, index)
     return Kept(needed, keep_s, over)
-
-
-def claim(c: Connection, relation: RelationInfo, committed_index: int, oldest_epoch: int) -> int:
-    """The index after which the relation, read at any epoch that is kept, needs the changelog."""
-    if relation.history_missing:
-        return committed_index
-    layouts = epochs.needed_layouts(c, relation.id, oldest_epoch)
-    if relation.stopped_at is not None:  # its newest layout is whole; older epochs may read older ones
-        return min([committed_index, *(x.log_index for x in layouts if x.spans and x.log_index < relation.stopped_at)])
-    complete = bool(layouts) and all(x.complete for x in layouts)
-    needed = min([committed_index, *(x.log_index for x in layouts if x.spans)])
-    whole = complete and relation.state in (TableState.LIVE, TableState.FAILED)
-    return needed if whole else min(needed, relation.origin.begin_index)
 
 
 def history_missing(relation: RelationInfo, limit: str = "") -> DataError:

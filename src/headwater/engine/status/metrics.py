@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -11,6 +12,7 @@ from pathlib import Path
 from sqlalchemy.engine import Connection
 
 from headwater import __version__
+from headwater.engine.commit.holds import Hold, holds
 from headwater.engine.home import Home
 from headwater.engine.live import Serving
 from headwater.engine.results import Status
@@ -62,7 +64,7 @@ class Family:
 
 
 _G, _C, _S = Kind.GAUGE, Kind.COUNTER, Kind.SUMMARY
-CONNECTION, TABLE = ("connection",), ("table",)
+CONNECTION, TABLE, HOLDER = ("connection",), ("table",), ("connection", "holder")
 
 METRICS: dict[str, Metric] = {
     m.name: m
@@ -81,6 +83,10 @@ METRICS: dict[str, Metric] = {
         Metric("headwater_captured_changes_total", _C, "Changes in the changelog since it began.", CONNECTION),
         Metric("headwater_changelog_segments", _G, "Segments that the changelog keeps.", CONNECTION),
         Metric("headwater_changelog_bytes", _G, "Size of the segments that the changelog keeps.", CONNECTION),
+        Metric(
+            "headwater_held_changes", _G, "Changes that somebody holds back from removal.", ("connection", "holder")
+        ),
+        Metric("headwater_held_seconds", _G, "Age of the oldest of these changes.", ("connection", "holder")),
         Metric("headwater_lag_bytes", _G, "Log that the upstream has and the changelog does not.", CONNECTION),
         Metric("headwater_lag_seconds", _G, "For how long the upstream has been ahead of the changelog.", CONNECTION),
         Metric("headwater_behind_seconds", _G, "How old an answer from the connection's tables is.", CONNECTION),
@@ -184,6 +190,13 @@ def _changelogs(found: _Values, c: Connection, linked: dict[int, str]) -> None:
         count, size = kept.get(id, (0, 0))
         found.put("headwater_changelog_segments", count, name)
         found.put("headwater_changelog_bytes", size, name)
+    now = time.time()
+    held: dict[tuple[str, str], Hold] = {}
+    for h in (h for connection in connections.all(c) for h in holds(c, connection)):
+        held.setdefault((h.connection, h.holder.split(":")[0]), h)  # the neediest reader stands for all of them
+    for labels, h in held.items():
+        found.put("headwater_held_changes", h.changes, *labels)
+        found.put("headwater_held_seconds", 0 if h.since is None else now - h.since, *labels)
 
 
 def _counted(found: _Values, counters: Counters, tables: Named, linked: Named) -> None:
