@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from headwater.engine.results import Result
-from headwater.errors import DefinitionError, FencedError, HeadwaterError, Retry, SourceError, SqlError
+from headwater.errors import DefinitionError, FencedError, HeadwaterError, PrivilegeError, Retry, SourceError, SqlError
 from headwater.sql import apply
 from headwater.sql.apply import Definitions
 from headwater.sql.steps import Step
@@ -50,7 +50,7 @@ def test_what_failed_later_is_listed_with_what_was_refused() -> None:
     home = Home(t1=MISSING)
     definitions = home.definitions(SHOP + TABLES)
     definitions.apply()
-    error = definitions.error([("t2", SourceError("source.privilege", "must be owner of table t2", "Run a GRANT."))])
+    error = definitions.error([("t2", PrivilegeError("source.privilege", "must be owner of table t2", "Run a GRANT."))])
     assert error is not None and error.code == "sql.refused"
     assert error.message.splitlines()[1:] == [
         "line 3: the database d has no table public.t1 (table.missing)",

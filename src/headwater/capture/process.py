@@ -31,7 +31,7 @@ from headwater.capture.receive import Heartbeat, Receiver
 from headwater.capture.until import Until
 from headwater.changelog import segment
 from headwater.changelog.writer import SegmentWriter, WriterThread, machine_error
-from headwater.errors import DataError, FencedError, HeadwaterError, MachineError, Retry
+from headwater.errors import FencedError, HeadwaterError, JobError, Scope
 from headwater.meta import connections, lease, merged, segments
 from headwater.meta.lease import Lease
 from headwater.meta.store import Meta
@@ -86,8 +86,8 @@ class Capture:
             log.exception("unexpected")
             what = f"the capture failed unexpectedly: {type(e).__name__}"
             hint = f"See logs/capture-{self._id}.log in the home; it is started again by itself."
-            self._say_state(ConnectionState.FAILED, DataError("job.failed", what, hint))
-            return DataError.exit_status
+            self._say_state(ConnectionState.FAILED, JobError("job.failed", what, hint))
+            return JobError.exit_status
         finally:
             self._liveness.stop()
 
@@ -117,7 +117,7 @@ class Capture:
                 self._flow_once()
             except (HeadwaterError, OSError, sa.exc.OperationalError) as e:
                 error = e if isinstance(e, HeadwaterError) else machine_error(e)
-                if not _waiting_helps(error):
+                if error.stops(Scope.CONNECTION):
                     raise
                 self._say_state(ConnectionState.RETRYING, error)
                 if time.monotonic() - began > BACKOFF_LAST_S:
@@ -219,11 +219,6 @@ class Capture:
         except (FencedError, HeadwaterError, sa.exc.OperationalError) as e:
             log.warning("the state could not be stored: %s", e)
         _say(f"state {state}")
-
-
-def _waiting_helps(error: HeadwaterError) -> bool:
-    """The upstream, its walsenders or this machine's disk may come back without anybody touching the connection."""
-    return error.retry is Retry.AUTO or isinstance(error, MachineError) or error.code == "source.no_free_walsender"
 
 
 def _next_life(last: str, flow: Log) -> str:

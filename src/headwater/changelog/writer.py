@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from headwater.changelog import segment
 from headwater.changelog.memory import HomeMemory
 from headwater.config import LEASE_S
-from headwater.errors import DataError, HeadwaterError, MachineError
+from headwater.errors import HeadwaterError, JobError, MachineError
 from headwater.meta import connections, lease, segments
 from headwater.meta.lease import Lease
 from headwater.meta.store import Meta
@@ -84,7 +84,7 @@ class SegmentWriter:
             if len(frames):
                 self._write_segment(frames, after)
             elif len(frames.transactions):
-                raise DataError("job.failed", "a commit came without a row in its batch")
+                raise JobError("job.failed", "a commit came without a row in its batch")
             elif after.position != self._progress.position:
                 self._write_position(frames, after)
             else:

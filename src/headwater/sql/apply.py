@@ -78,9 +78,7 @@ class Definitions:
         if len({id(r.error) for r in self.refused}) != 1:
             return self.error()
         first = self.refused[0]
-        return type(first.error)(
-            first.error.code, f"{first.step.place}: {first.error.message}", first.error.hint, first.error.retry
-        )
+        return first.error.reworded(f"{first.step.place}: {first.error.message}")
 
     def error(self, failed: Sequence[tuple[str, HeadwaterError]] = ()) -> HeadwaterError | None:
         """One error for all that was refused: each with its line, its reason and its way out.

@@ -15,7 +15,7 @@ from headwater.capture.until import Until
 from headwater.config import CAPTURE_SILENCE_S
 from headwater.engine.failures import Who
 from headwater.engine.home import Home
-from headwater.errors import HeadwaterError, Retry
+from headwater.errors import JobError, Retry
 
 FIRST_WORD_S = 120.0  # a process that starts on a busy machine has spoken by then
 RESTART_FIRST_S = 0.5
@@ -118,7 +118,7 @@ class Supervisor:
         """Kills a capture that is not heard of: it may be stopped, and then no other signal reaches it."""
         silence = f"the capture was not heard of for {CAPTURE_SILENCE_S:g} s and is replaced"
         hint = f"Wait; if it comes back, see logs/capture-{id}.log in the home."
-        error = HeadwaterError("job.failed", silence, hint, Retry.AUTO)
+        error = JobError("job.failed", silence, hint, Retry.AUTO)
         self.home.live.failures.failed(Who("capture", connection=id), error)
         child.process.kill()
         with suppress(subprocess.TimeoutExpired):  # it waits for a disk that does not answer: looked at again next time

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import pymysql
 
-from headwater.errors import Retry, SourceError
+from headwater.errors import PrivilegeError, Retry, SourceError
 from headwater.source.mysql.binlog.position import Position
 from headwater.source.mysql.binlog.xa import ends_prepared
 from headwater.source.mysql.client.ask import place_of, query
@@ -167,9 +167,7 @@ def _may_end_prepared(session: Session) -> bool:
     """Whether a session may be committing a prepared transaction: one does, or this user does not see them all."""
     try:
         query(session, TRANSACTIONS)
-    except SourceError as e:
-        if e.code != "source.privilege":
-            raise
+    except PrivilegeError:
         return True
     return any(ends_prepared(text) for (text,) in query(session, STATEMENTS))
 
