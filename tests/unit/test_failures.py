@@ -11,6 +11,7 @@ import pytest
 import sqlalchemy as sa
 from py4j.protocol import Py4JNetworkError
 
+from headwater.backoff import Backoff
 from headwater.engine import failures
 from headwater.engine.failures import Failures, Who, described
 from headwater.engine.fill.backfill import Backfill
@@ -172,7 +173,7 @@ def test_an_error_of_the_connection_stops_none_of_its_tables(
 
 
 def test_a_loop_goes_on_after_any_error_and_shows_it_meanwhile(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(failures, "FIRST_S", 0.001)
+    monkeypatch.setattr(failures, "BACKOFF", Backoff(0.001, 60.0))
     errors: list[Exception] = [
         KeyError("a defect"),
         sa.exc.OperationalError("COMMIT", {}, Exception("server closed the connection")),

@@ -26,6 +26,7 @@ import pyarrow as pa
 import sqlalchemy as sa
 
 from headwater import config, crash
+from headwater.backoff import Backoff
 from headwater.capture.liveness import OPEN_S, Liveness
 from headwater.capture.receive import Heartbeat, Receiver
 from headwater.capture.until import Until
@@ -40,8 +41,7 @@ from headwater.source.base import Log
 from headwater.source.connected import source_of
 from headwater.storage import Storage
 
-BACKOFF_FIRST_S = 0.5
-BACKOFF_LAST_S = 30.0
+BACKOFF = Backoff(0.5, 30.0)
 M_ARENA_MAX, M_MMAP_THRESHOLD = -8, -3  # malloc.h
 
 log = logging.getLogger("headwater.capture")
@@ -105,7 +105,7 @@ class Capture:
 
     def _repeat(self) -> None:
         """Flows again and again; a broken connection or a busy slot is waited for."""
-        wait_s = BACKOFF_FIRST_S
+        wait_s = 0.0
         while not self._stopping.is_set():
             self._liveness.promise(OPEN_S)
             if self._reached:
@@ -120,10 +120,8 @@ class Capture:
                 if error.stops(Scope.CONNECTION):
                     raise
                 self._say_state(ConnectionState.RETRYING, error)
-                if time.monotonic() - began > BACKOFF_LAST_S:
-                    wait_s = BACKOFF_FIRST_S
+                wait_s = BACKOFF.after(wait_s, time.monotonic() - began)
                 self._stopping.wait(wait_s)
-                wait_s = min(wait_s * 2, BACKOFF_LAST_S)
 
     def _flow_once(self) -> None:
         """One connection to the upstream, from open to end."""

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 import sqlalchemy as sa
 
+from headwater.backoff import Backoff
 from headwater.changelog import segment
 from headwater.changelog.memory import HomeMemory
 from headwater.config import LEASE_S
@@ -22,8 +23,7 @@ from headwater.source.base import Bytes, Inbox, Longs
 from headwater.source.frames import Frames, Framing, Progress, Relation
 from headwater.storage import Storage
 
-RETRY_FIRST_S = 0.25
-RETRY_LAST_S = 5.0  # a full disk is looked at again this often
+RETRY = Backoff(0.25, 5.0)  # a full disk is looked at again as often as the last says
 
 log = logging.getLogger(__name__)
 Point = Callable[[str], None]
@@ -283,7 +283,7 @@ class WriterThread:
 
     def _persist(self, step: Callable[[], None]) -> bool:
         """Repeats a step while the machine lacks something, until it works (True) or we are stopped."""
-        wait_s, trouble = RETRY_FIRST_S, False
+        wait_s, trouble = 0.0, False
         while True:
             try:
                 step()
@@ -293,9 +293,9 @@ class WriterThread:
             except (OSError, MachineError, sa.exc.OperationalError) as e:
                 trouble = True
                 self._troubled(machine_error(e))
+            wait_s = RETRY.after(wait_s)
             if self._stopping.wait(wait_s):
                 return False
-            wait_s = min(wait_s * 2, RETRY_LAST_S)
 
 
 def machine_error(e: OSError | MachineError | sa.exc.OperationalError) -> MachineError:

@@ -16,11 +16,11 @@ from typing import TypeVar
 
 import sqlalchemy as sa
 
+from headwater.backoff import Backoff
 from headwater.engine.status.counters import Counters
 from headwater.errors import FencedError, HeadwaterError, JobError, MachineError, Retry, base_damaged
 
-FIRST_S = 0.5
-LAST_S = 60.0
+BACKOFF = Backoff(0.5, 60.0)
 
 # how Spark and Delta say that a file which the log names is not there
 MISSING_FILE = ("FILE_NOT_EXIST", "DELTA_FILE_NOT_FOUND", "FileNotFoundException", "FILE_NOT_FOUND")
@@ -82,7 +82,7 @@ class Failures:
         known = described(error)
         with self._lock:
             before = self._known.get(who)
-            wait_s = FIRST_S if before is None else min(before.wait_s * 2, LAST_S)
+            wait_s = BACKOFF.after(0.0 if before is None else before.wait_s)
             failure = self._known[who] = Failure(known, wait_s, self._clock() + wait_s)
         if self.ending:
             return failure
