@@ -19,7 +19,7 @@ from headwater.engine.results import Behind, Result, Status, TableStatus, Verifi
 from headwater.engine.serve import remote, wire
 from headwater.engine.status.freshness import worth_saying
 from headwater.engine.status.status import status_of
-from headwater.errors import HeadwaterError, IncompleteWarning, InputError, MachineError, StaleWarning, stored_error
+from headwater.errors import HeadwaterError, IncompleteWarning, InputError, MachineError, StaleWarning, restored
 from headwater.meta import connections, epochs, relations
 from headwater.model import ConnectionState, TableState
 from headwater.source.connected import passed, upstream_of
@@ -330,7 +330,7 @@ class Headwater:
         with self._home.meta.read() as c:
             known = [(x.name, x.state is ConnectionState.FAILED, x.error) for x in connections.all(c)]
             known += [(r.name, r.state is TableState.FAILED, r.error) for r in relations.all(c)]
-        failed = [(name, stored_error(error)) for name, has_failed, error in known if has_failed and error]
+        failed = [(name, restored(error)) for name, has_failed, error in known if has_failed and error]
         if failed:
             refused = None if self._definitions is None else self._definitions.error(failed)
             raise failed[0][1] if refused is None else refused
@@ -348,7 +348,7 @@ class Headwater:
             )
         for connection in known:
             if connection.state is ConnectionState.FAILED and connection.error:
-                raise stored_error(connection.error)
+                raise restored(connection.error)
             published = newest is not None and newest.index_of(connection.id) == connection.committed_index
             if connection.id not in server.supervisor.reached or not published:
                 return False

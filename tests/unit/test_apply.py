@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 import pytest
 
+from headwater.backoff import Backoff
 from headwater.engine.results import Result
-from headwater.errors import DefinitionError, FencedError, HeadwaterError, Retry, SourceError, SqlError
+from headwater.errors import DefinitionError, FencedError, HeadwaterError, PrivilegeError, Retry, SourceError, SqlError
 from headwater.sql import apply
 from headwater.sql.apply import Definitions
 from headwater.sql.steps import Step
@@ -50,7 +51,7 @@ def test_what_failed_later_is_listed_with_what_was_refused() -> None:
     home = Home(t1=MISSING)
     definitions = home.definitions(SHOP + TABLES)
     definitions.apply()
-    error = definitions.error([("t2", SourceError("source.privilege", "must be owner of table t2", "Run a GRANT."))])
+    error = definitions.error([("t2", PrivilegeError("source.privilege", "must be owner of table t2", "Run a GRANT."))])
     assert error is not None and error.code == "sql.refused"
     assert error.message.splitlines()[1:] == [
         "line 3: the database d has no table public.t1 (table.missing)",
@@ -107,18 +108,18 @@ def test_a_silent_upstream_is_asked_once_and_tried_again_until_it_answers(monkey
     assert home.tried == ["t0"] and len(definitions.refused) == 3
     definitions.apply_if_due()
     assert home.tried == ["t0"], "not before its time"
-    now += apply.RETRY_FIRST_S
+    now += apply.RETRY.first_s
     definitions.apply_if_due()
     assert home.tried == ["t0", "t0"] and len(home.said) == 1
     home.broken.clear()
-    now += apply.RETRY_LAST_S
+    now += apply.RETRY.last_s
     definitions.apply_if_due()
     assert home.done == ["t0", "t1", "t2"] and definitions.error() is None
     assert home.said[-1] == "line 3: t2 created"
 
 
 def test_what_only_a_user_can_mend_is_not_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(apply, "RETRY_FIRST_S", 0.0)
+    monkeypatch.setattr(apply, "RETRY", Backoff(0.0, 0.0))
     home = Home(t1=MISSING)
     definitions = home.definitions(TABLES)
     definitions.apply()

@@ -11,15 +11,16 @@ import pytest
 import sqlalchemy as sa
 from py4j.protocol import Py4JNetworkError
 
+from headwater.backoff import Backoff
 from headwater.engine import failures
-from headwater.engine.failures import Failures, Who, described, passes
+from headwater.engine.failures import Failures, Who, described
 from headwater.engine.fill.backfill import Backfill
 from headwater.engine.guard import Guard
 from headwater.engine.home import Home
 from headwater.engine.serve.server import Server, _Loop
 from headwater.engine.status.counters import Counters
 from headwater.engine.status.status import status_of
-from headwater.errors import DataError, FencedError, HeadwaterError, MachineError, Retry, SourceError
+from headwater.errors import DataError, FencedError, HeadwaterError, MachineError, Retry, Scope, SourceError
 from headwater.meta import lease
 from headwater.meta.lease import Lease
 from headwater.model import RelationInfo, TableState
@@ -108,7 +109,7 @@ KNOWN = (
 @pytest.mark.parametrize(("error", "code"), KNOWN, ids=lambda x: x if isinstance(x, str) else type(x).__name__)
 def test_every_error_has_a_code_and_whether_waiting_helps(error: Exception, code: str) -> None:
     known = described(error)
-    assert (known.code, passes(known)) == (code, code != "data.base_damaged")
+    assert (known.code, known.stops(Scope.TABLE)) == (code, code == "data.base_damaged")
     assert known.hint
 
 
@@ -172,7 +173,7 @@ def test_an_error_of_the_connection_stops_none_of_its_tables(
 
 
 def test_a_loop_goes_on_after_any_error_and_shows_it_meanwhile(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(failures, "FIRST_S", 0.001)
+    monkeypatch.setattr(failures, "BACKOFF", Backoff(0.001, 60.0))
     errors: list[Exception] = [
         KeyError("a defect"),
         sa.exc.OperationalError("COMMIT", {}, Exception("server closed the connection")),

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from headwater.errors import DataError, FencedError, MachineError
+from headwater.errors import FencedError, JobError, MachineError
 from headwater.meta import connections, epochs, lease, relations, segments, settle, spans, tables
 from headwater.meta.store import Meta
 from headwater.model import Bound, Cut, DataFile, Layout, LogColumn, Part, ScanResult, Segment, Span, SpanState
@@ -78,7 +78,7 @@ def test_a_segment_is_published_only_in_sequence(meta: Meta) -> None:
         id = _connection(c)
         held = _held(c, id)
         _publish(c, held, _segment(id, 1, 5))
-    with pytest.raises(DataError), meta.write() as c:
+    with pytest.raises(JobError), meta.write() as c:
         _publish(c, held, _segment(id, 7, 9))
     with meta.write() as c:
         _publish(c, held, _segment(id, 6, 9))
@@ -152,7 +152,7 @@ def test_a_segment_that_ends_inside_a_transaction_it_did_not_begin_is_never_cut(
         id = _connection(c)
         held = _held(c, id)
         _publish(c, held, _segment(id, 1, 5, committed=3))
-        with pytest.raises(DataError):
+        with pytest.raises(JobError):
             segments.cut_back(c, held)
 
 

@@ -23,7 +23,7 @@ from headwater.engine.status.counters import Counters
 from headwater.engine.status.metrics import METRICS, Family, Kind, Metric, Sample, collect, resident_bytes
 from headwater.errors import MachineError
 from headwater.observe.endpoint import Endpoint, observed
-from headwater.observe.exposition import CONTENT_TYPE, number, text
+from headwater.observe.exposition import CONTENT_TYPE, text
 from headwater.source.upstream import LogEnd
 from headwater.sql import listing
 from headwater.sql.parse import parse
@@ -148,7 +148,35 @@ def test_any_label_and_any_number_survive(label: str, help: str, value: float) -
 
 
 def test_numbers_keep_all_their_digits() -> None:
-    assert [number(v) for v in (0, 3.0, 2**53, 0.1, 1e-7)] == ["0", "3", "9007199254740992", "0.1", "1e-07"]
+    values = (0, 3.0, 2**53, 123456789012.25, 0.1, 1e-7)
+    metric = Metric("headwater_x_total", Kind.COUNTER, "Help.", ("a",))
+    page = text([Family(metric, tuple(Sample("headwater_x_total", (str(i),), v) for i, v in enumerate(values)))])
+    assert tuple(read(page)["headwater_x_total"].values.values()) == values
+
+
+def test_a_family_is_its_help_its_type_and_its_numbers() -> None:
+    counter = Metric("headwater_x_total", Kind.COUNTER, "All\\of\nit.", ("a",))
+    summary = Metric("headwater_y_seconds", Kind.SUMMARY, "How long.")
+    gauge = Metric("headwater_info", Kind.GAUGE, "1.", ("version",))
+    page = text(
+        [
+            Family(counter, (Sample("headwater_x_total", ('q"',), 2),)),
+            Family(summary, (Sample("headwater_y_seconds_count", (), 3), Sample("headwater_y_seconds_sum", (), 0.5))),
+            Family(gauge, (Sample("headwater_info", ("0.1",), 1),)),
+        ]
+    )
+    assert page.splitlines() == [
+        "# HELP headwater_x_total All\\\\of\\nit.",
+        "# TYPE headwater_x_total counter",
+        'headwater_x_total{a="q\\""} 2.0',
+        "# HELP headwater_y_seconds How long.",
+        "# TYPE headwater_y_seconds summary",
+        "headwater_y_seconds_count 3.0",
+        "headwater_y_seconds_sum 0.5",
+        "# HELP headwater_info 1.",
+        "# TYPE headwater_info gauge",
+        'headwater_info{version="0.1"} 1.0',
+    ]
 
 
 def test_the_endpoint_answers_on_the_loopback_address_until_it_is_closed(home: Home) -> None:

@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from headwater.changelog import reader, retention, segment
 from headwater.changelog.envelope import Place, envelope
 from headwater.changelog.writer import WriterThread
-from headwater.errors import DataError, FencedError, HeadwaterError
+from headwater.errors import DataError, FencedError, HeadwaterError, JobError
 from headwater.meta import lease, segments
 from headwater.model import Op
 from headwater.source.postgres.upstream import PostgresUpstream
@@ -77,7 +77,7 @@ def test_a_new_flow_that_describes_a_table_again_makes_no_new_version(log: Log) 
 
 
 def test_rows_of_a_table_that_was_never_described_are_an_error(log: Log) -> None:
-    with pytest.raises(DataError):
+    with pytest.raises(JobError):
         log.write(begin(101), row("I", 9), commit(200))
 
 

@@ -14,7 +14,7 @@ import pytest
 from headwater.config import CAPTURE_SILENCE_S
 from headwater.engine.home import Home
 from headwater.engine.serve import supervisor as engine_supervisor
-from headwater.engine.serve.supervisor import FIRST_WORD_S, RESTART_FIRST_S, RESTART_LAST_S, Supervisor, _Child
+from headwater.engine.serve.supervisor import FIRST_WORD_S, RESTART, Supervisor, _Child
 from support.wait import wait_for
 
 SAYS = "import sys\nfor line in sys.stdin: print(line, end='', flush=True)"  # whatever it is told
@@ -116,8 +116,8 @@ def test_a_capture_that_ends_is_started_again_after_a_pause_that_doubles(
 
     clock = Clock()
     monkeypatch.setattr(engine_supervisor, "time", clock)
-    pause = RESTART_FIRST_S
-    for _ in range(8):
+
+    def starts_again_after(pause: float) -> None:
         supervised.child.process.kill()
         supervised.child.process.wait()
         supervised.want({1})
@@ -127,12 +127,16 @@ def test_a_capture_that_ends_is_started_again_after_a_pause_that_doubles(
         clock.now += 0.02
         supervised.want({1})
         supervised.child.started_at = clock.now
-        pause = min(pause * 2, RESTART_LAST_S)
-    assert pause == RESTART_LAST_S
+
+    pause = RESTART.first_s
+    for _ in range(8):
+        starts_again_after(pause)
+        pause = min(pause * 2, RESTART.last_s)
+    assert pause == RESTART.last_s
     assert supervised.home.live.counters.counted("headwater_capture_restarts_total") == {1: 8}
-    clock.now += RESTART_LAST_S + 1  # it ran for a while
+    clock.now += RESTART.last_s + 1  # it ran for a while
     supervised.want({1})
-    assert supervised._slots[1].backoff_s == RESTART_FIRST_S
+    starts_again_after(RESTART.first_s)
 
 
 def test_what_is_not_wanted_any_more_ends(supervised: Supervised) -> None:

@@ -26,12 +26,13 @@ import pyarrow as pa
 import sqlalchemy as sa
 
 from headwater import config, crash
+from headwater.backoff import Backoff
 from headwater.capture.liveness import OPEN_S, Liveness
 from headwater.capture.receive import Heartbeat, Receiver
 from headwater.capture.until import Until
 from headwater.changelog import segment
 from headwater.changelog.writer import SegmentWriter, WriterThread, machine_error
-from headwater.errors import DataError, FencedError, HeadwaterError, MachineError, Retry
+from headwater.errors import FencedError, HeadwaterError, JobError, Scope
 from headwater.meta import connections, lease, merged, segments
 from headwater.meta.lease import Lease
 from headwater.meta.store import Meta
@@ -40,8 +41,7 @@ from headwater.source.base import Log
 from headwater.source.connected import source_of
 from headwater.storage import LocalStorage, Storage
 
-BACKOFF_FIRST_S = 0.5
-BACKOFF_LAST_S = 30.0
+BACKOFF = Backoff(0.5, 30.0)
 M_ARENA_MAX, M_MMAP_THRESHOLD = -8, -3  # malloc.h
 
 log = logging.getLogger("headwater.capture")
@@ -86,8 +86,8 @@ class Capture:
             log.exception("unexpected")
             what = f"the capture failed unexpectedly: {type(e).__name__}"
             hint = f"See logs/capture-{self._id}.log in the home; it is started again by itself."
-            self._say_state(ConnectionState.FAILED, DataError("job.failed", what, hint))
-            return DataError.exit_status
+            self._say_state(ConnectionState.FAILED, JobError("job.failed", what, hint))
+            return JobError.exit_status
         finally:
             self._liveness.stop()
 
@@ -105,7 +105,7 @@ class Capture:
 
     def _repeat(self) -> None:
         """Flows again and again; a broken connection or a busy slot is waited for."""
-        wait_s = BACKOFF_FIRST_S
+        wait_s = 0.0
         while not self._stopping.is_set():
             self._liveness.promise(OPEN_S)
             if self._reached:
@@ -117,13 +117,11 @@ class Capture:
                 self._flow_once()
             except (HeadwaterError, OSError, sa.exc.OperationalError) as e:
                 error = e if isinstance(e, HeadwaterError) else machine_error(e)
-                if not _waiting_helps(error):
+                if error.stops(Scope.CONNECTION):
                     raise
                 self._say_state(ConnectionState.RETRYING, error)
-                if time.monotonic() - began > BACKOFF_LAST_S:
-                    wait_s = BACKOFF_FIRST_S
+                wait_s = BACKOFF.after(wait_s, time.monotonic() - began)
                 self._stopping.wait(wait_s)
-                wait_s = min(wait_s * 2, BACKOFF_LAST_S)
 
     def _flow_once(self) -> None:
         """One connection to the upstream, from open to end."""
@@ -216,11 +214,6 @@ class Capture:
         except (FencedError, HeadwaterError, sa.exc.OperationalError) as e:
             log.warning("the state could not be stored: %s", e)
         _say(f"state {state}")
-
-
-def _waiting_helps(error: HeadwaterError) -> bool:
-    """The upstream, its walsenders or this machine's disk may come back without anybody touching the connection."""
-    return error.retry is Retry.AUTO or isinstance(error, MachineError) or error.code == "source.no_free_walsender"
 
 
 def _next_life(last: str, flow: Log) -> str:

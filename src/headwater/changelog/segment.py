@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from headwater.errors import DataError
+from headwater.errors import JobError
 from headwater.kernel import kernel
 from headwater.model import Op
 from headwater.source.base import Bytes, Longs
@@ -111,7 +111,7 @@ def _versions(table: int, told: list[Relation], known: dict[int, Relation]) -> l
         if not versions or not same(versions[-1], relation):
             versions.append(relation)
     if not versions:
-        raise DataError("job.failed", f"the log sent rows of table {table} without describing it")
+        raise JobError("job.failed", f"the log sent rows of table {table} without describing it")
     return versions
 
 

@@ -10,10 +10,11 @@ from dataclasses import dataclass, replace
 
 import sqlalchemy as sa
 
+from headwater.backoff import Backoff
 from headwater.changelog import segment
 from headwater.changelog.memory import HomeMemory
 from headwater.config import LEASE_S
-from headwater.errors import DataError, HeadwaterError, MachineError
+from headwater.errors import HeadwaterError, JobError, MachineError
 from headwater.meta import connections, segments
 from headwater.meta.lease import Lease
 from headwater.meta.store import Meta
@@ -22,8 +23,7 @@ from headwater.source.base import Bytes, Inbox, Longs
 from headwater.source.frames import FramedTo, Frames, Framing, Relation
 from headwater.storage import Storage
 
-RETRY_FIRST_S = 0.25
-RETRY_LAST_S = 5.0  # a full disk is looked at again this often
+RETRY = Backoff(0.25, 5.0)  # a full disk is looked at again as often as the last says
 
 log = logging.getLogger(__name__)
 Point = Callable[[str], None]
@@ -84,7 +84,7 @@ class SegmentWriter:
             if len(frames):
                 self._write_segment(frames, after)
             elif len(frames.transactions):
-                raise DataError("job.failed", "a commit came without a row in its batch")
+                raise JobError("job.failed", "a commit came without a row in its batch")
             elif after.position != self._progress.position:
                 self._write_position(frames, after)
             else:
@@ -280,7 +280,7 @@ class WriterThread:
 
     def _persist(self, step: Callable[[], None]) -> bool:
         """Repeats a step while the machine lacks something, until it works (True) or we are stopped."""
-        wait_s, trouble = RETRY_FIRST_S, False
+        wait_s, trouble = 0.0, False
         while True:
             try:
                 step()
@@ -290,9 +290,9 @@ class WriterThread:
             except (OSError, MachineError, sa.exc.OperationalError) as e:
                 trouble = True
                 self._troubled(machine_error(e))
+            wait_s = RETRY.after(wait_s)
             if self._stopping.wait(wait_s):
                 return False
-            wait_s = min(wait_s * 2, RETRY_LAST_S)
 
 
 def machine_error(e: OSError | MachineError | sa.exc.OperationalError) -> MachineError:

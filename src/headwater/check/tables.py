@@ -9,11 +9,11 @@ from functools import partial
 
 from headwater.check.compare import key_text
 from headwater.check.verify import Target, Unverified, reach_in, verify
-from headwater.engine.failures import described
+from headwater.engine.failures import described, is_defect
 from headwater.engine.home import Home
 from headwater.engine.query.read import Reader, Shown
 from headwater.engine.results import Verified
-from headwater.errors import stored_error, unknown_name
+from headwater.errors import restored, unknown_name
 from headwater.meta import relations
 from headwater.model import Epoch, TableState
 from headwater.source.connected import upstream_of
@@ -52,7 +52,7 @@ def _why_not(s: Shown) -> Verified | None:
     """What is said of a table that cannot be compared; None if it can."""
     relation = s.relation
     if relation.state is TableState.FAILED and relation.error is not None:
-        error = stored_error(relation.error)
+        error = restored(relation.error)
         what = f"it has stopped: {error.message}"
         return Verified(relation.name, False, code=error.code, error=what, hint=error.hint)
     if not relation.whole:
@@ -112,7 +112,7 @@ def _at_one_cut(
 
 def _not_compared(table: str, cause: Exception) -> Verified:
     error = described(cause)
-    if error.code == "job.failed" and error is not cause:
+    if is_defect(cause):
         log.warning("table=%s could not be compared", table, exc_info=cause)
     return Verified(table, False, code=error.code, error=error.message, hint=error.hint)
 

@@ -23,7 +23,7 @@ from headwater.changelog.reader import index_at, read_transactions
 from headwater.check.compare import KEY_LIMIT, Comparison, compare
 from headwater.check.digest import Digest, digest, rows_in
 from headwater.decode.scanned import to_lake
-from headwater.errors import SourceError, stored_error
+from headwater.errors import SourceError, restored
 from headwater.meta import connections, segments
 from headwater.meta.store import Meta
 from headwater.model import Column, ConnectionState, CoveredSpan, Layout, RelationInfo, Span
@@ -275,7 +275,7 @@ def reach_in(
                     found = segments.in_range(c, connection_id, after, info.committed_index)
                     break
             if info.state is ConnectionState.FAILED and info.error:
-                raise stored_error(info.error)  # its capture will not get there before somebody mends it
+                raise restored(info.error)  # its capture will not get there before somebody mends it
             if time.monotonic() > deadline:
                 raise SourceError(
                     "source.disconnected",

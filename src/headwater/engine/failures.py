@@ -1,4 +1,4 @@
-"""Whose an error is, whether it is tried again, and when: the one place that decides it for everything a server does.
+"""Whose an error is, and when its work is tried again, for everything a server does. Whether it is, the error says.
 
 An error belongs to the table, the connection or the loop that met it. It is shown with it until the same work succeeds,
 and the work is tried again after a pause that doubles. Only a lost lease (`FencedError`) concerns the whole server.
@@ -16,13 +16,12 @@ from typing import TypeVar
 
 import sqlalchemy as sa
 
+from headwater.backoff import Backoff
 from headwater.engine.status.counters import Counters
-from headwater.errors import FencedError, HeadwaterError, MachineError, Retry, base_damaged
+from headwater.errors import FencedError, HeadwaterError, JobError, MachineError, Retry, base_damaged
 
-FIRST_S = 0.5
-LAST_S = 60.0
+BACKOFF = Backoff(0.5, 60.0)
 
-OF_CONNECTION = ("source.authentication", "source.database_missing")  # its capture tries again, too
 # how Spark and Delta say that a file which the log names is not there
 MISSING_FILE = ("FILE_NOT_EXIST", "DELTA_FILE_NOT_FOUND", "FileNotFoundException", "FILE_NOT_FOUND")
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -83,16 +82,15 @@ class Failures:
         known = described(error)
         with self._lock:
             before = self._known.get(who)
-            wait_s = FIRST_S if before is None else min(before.wait_s * 2, LAST_S)
+            wait_s = BACKOFF.after(0.0 if before is None else before.wait_s)
             failure = self._known[who] = Failure(known, wait_s, self._clock() + wait_s)
         if self.ending:
             return failure
         self._counters.add("headwater_errors_total", of=known.code)
-        unexpected = error if known.code == "job.failed" and known is not error else None
         log.warning(
             "%s failed table=%s connection=%s code=%s again_in_s=%.1f: %s",
             *(who.job, who.table, who.connection, known.code, wait_s, known.message),
-            exc_info=unexpected,
+            exc_info=error if is_defect(error) else None,
         )
         return failure
 
@@ -137,12 +135,12 @@ def described(error: Exception) -> HeadwaterError:
         hint = "Fix the disk or its permissions; Headwater retries."
         return MachineError("home.unusable", f"the home cannot be used: {first}", hint, Retry.AUTO)
     hint = "See logs/server.log in the home and report it; Headwater retries."
-    return HeadwaterError("job.failed", f"unexpected: {first}", hint, Retry.AUTO)
+    return JobError("job.failed", f"unexpected: {first}", hint, Retry.AUTO)
 
 
-def passes(error: HeadwaterError) -> bool:
-    """Whether the machine or the connection, and not the work, is at fault: it may go on as soon as that is over."""
-    return isinstance(error, MachineError) or error.retry is Retry.AUTO or error.code in OF_CONNECTION
+def is_defect(error: Exception) -> bool:
+    """Whether nobody has foreseen the error: it is logged with where it came from."""
+    return not isinstance(error, HeadwaterError) and isinstance(described(error), JobError)
 
 
 def _first_line(error: Exception) -> str:

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from headwater.engine.failures import Who, described
 from headwater.engine.home import Home
-from headwater.errors import DataError, FencedError, HeadwaterError, Retry
+from headwater.errors import FencedError, HeadwaterError, Scope
 from headwater.meta import relations
 from headwater.meta.lease import Lease
 from headwater.model import TableState
@@ -28,8 +28,8 @@ class Guard:
     def attempt(self, job: str, relation_id: int, work: Callable[[], T], otherwise: T) -> T:
         """Does the work unless it rests after a failure.
 
-        An error in the table's own data that only a user can mend stops the table; any other is kept, shown, and tried
-        again later. A lost lease is raised.
+        An error that says so stops the table; any other is kept, shown, and the work is tried again later. A lost
+        lease is raised.
         """
 
         def guarded() -> T:
@@ -41,7 +41,7 @@ class Guard:
                 if self._dropped(relation_id):
                     return otherwise
                 error = described(e)
-                if not isinstance(error, DataError) or error.retry is Retry.AUTO:
+                if not error.stops(Scope.TABLE):
                     raise
                 self.stop(relation_id, error)
                 return otherwise

@@ -137,7 +137,7 @@ def set_state(c: Connection, id: int, state: ConnectionState, error: HeadwaterEr
     c.execute(
         sa.update(connection)
         .where(connection.c.id == id)
-        .values(state=state, error=None if error is None else json.dumps(error.as_dict()))
+        .values(state=state, error=None if error is None else json.dumps(error.stored()))
     )
 
 

@@ -11,7 +11,7 @@ from functools import lru_cache
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Row
 
-from headwater.errors import DataError, DefinitionError, HeadwaterError
+from headwater.errors import DefinitionError, HeadwaterError, base_damaged
 from headwater.meta.tables import intent, layout, notice, relation, run, span
 from headwater.model import Column, Control, Json, Notice, RelationInfo, TableOrigin, TableState
 
@@ -144,7 +144,7 @@ def statement(c: Connection, id: int) -> str:
 
 def set_state(c: Connection, id: int, state: TableState, error: HeadwaterError | None = None) -> None:
     """Sets the state; with an error, when that came."""
-    told = None if error is None else json.dumps({**error.as_dict(), "at": f"{time.time():.3f}"})
+    told = None if error is None else json.dumps({**error.stored(), "at": f"{time.time():.3f}"})
     c.execute(sa.update(relation).where(relation.c.id == id).values(state=state, error=told))
 
 
@@ -186,7 +186,7 @@ def set_base_version(c: Connection, id: int, version: int) -> None:
     changed = c.execute(sa.update(relation).where(where).values(base_version=version)).rowcount
     if not changed:
         current = get(c, id).base_version
-        raise DataError("job.failed", f"the base is recorded at version {current} and cannot go back to {version}")
+        raise base_damaged(f"the base is recorded at version {current} and cannot go back to {version}")
 
 
 def set_folded(c: Connection, id: int) -> None:

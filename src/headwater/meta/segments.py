@@ -10,7 +10,7 @@ from dataclasses import asdict
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Row
 
-from headwater.errors import DataError
+from headwater.errors import JobError
 from headwater.meta import lease
 from headwater.meta.lease import Lease
 from headwater.meta.tables import connection, part, schema_version, segment
@@ -25,7 +25,7 @@ def publish(c: Connection, held: Lease, new: Segment, *, resume_position: str, p
     lease.check(c, held)
     last = c.execute(sa.select(connection.c.last_index).where(connection.c.id == new.connection_id)).scalar_one()
     if new.first_index != last + 1:
-        raise DataError("job.failed", f"segment starts at {new.first_index}, the changelog ends at {last}")
+        raise JobError("job.failed", f"segment starts at {new.first_index}, the changelog ends at {last}")
     insert(c, new)
     c.execute(
         sa.update(connection)
@@ -73,7 +73,7 @@ def cut_back(c: Connection, held: Lease) -> list[str]:
     # a segment that also holds the end of a committed transaction stays; readers never look past `committed`
     for row in dead:
         if row.first_index <= committed:
-            raise DataError("job.failed", "a segment holds both a completed and an open transaction")
+            raise JobError("job.failed", "a segment holds both a completed and an open transaction")
     for table, column in ((segment, segment.c.first_index), (part, part.c.segment_index)):
         c.execute(sa.delete(table).where(table.c.connection_id == connection_id, column > committed))
     c.execute(

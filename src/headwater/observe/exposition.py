@@ -1,34 +1,31 @@
-"""Metrics as text: Prometheus' exposition format, version 0.0.4."""
+"""Metrics as text: Prometheus' exposition format, version 0.0.4, as its own client library writes it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
-from headwater.engine.status.metrics import Family, Metric, Sample
+from prometheus_client.core import Metric, Sample
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
+from prometheus_client.registry import Collector
 
-CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-_HELP = str.maketrans({"\\": "\\\\", "\n": "\\n"})
-_LABEL = str.maketrans({"\\": "\\\\", "\n": "\\n", '"': '\\"'})
+from headwater.engine.status.metrics import Family
+
+CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 
 
 def text(families: Iterable[Family]) -> str:
     """All families, each with its HELP and TYPE line before its samples."""
-    return "".join(line + "\n" for family in families for line in _lines(family))
+    return generate_latest(_Collected(families)).decode()
 
 
-def _lines(family: Family) -> Iterable[str]:
-    m = family.metric
-    yield f"# HELP {m.name} {m.help.translate(_HELP)}"
-    yield f"# TYPE {m.name} {m.kind}"
-    for sample in family.samples:
-        yield _sample(m, sample)
+@dataclass(frozen=True, slots=True)
+class _Collected(Collector):
+    families: Iterable[Family]
 
-
-def _sample(m: Metric, sample: Sample) -> str:
-    pairs = ",".join(f'{k}="{v.translate(_LABEL)}"' for k, v in zip(m.labels, sample.labels, strict=True))
-    return f"{sample.name}{{{pairs}}} {number(sample.value)}" if pairs else f"{sample.name} {number(sample.value)}"
-
-
-def number(value: float) -> str:
-    """A value with all its digits, whole numbers without a point."""
-    return str(int(value)) if float(value).is_integer() else repr(float(value))
+    def collect(self) -> Iterator[Metric]:
+        for family in self.families:
+            m = family.metric
+            told = Metric(m.name.removesuffix("_total"), m.help, m.kind)  # a counter's is added to its name again
+            told.samples = [Sample(s.name, dict(zip(m.labels, s.labels, strict=True)), s.value) for s in family.samples]
+            yield told

@@ -21,7 +21,7 @@ from pyspark.sql import functions as fn
 from headwater import config
 from headwater.backfill.files import FileWriter
 from headwater.decode.values import arrow_schema
-from headwater.errors import HeadwaterError, Retry
+from headwater.errors import JobError, Retry
 from headwater.model import DataFile, Layout, RelationInfo, Span
 from headwater.relation import base, read
 from headwater.relation.keys import in_any, literal
@@ -78,9 +78,9 @@ def fold(
     return base.current_version(storage, relation.base_path) if made is None else made
 
 
-def must_scan_again(relation: RelationInfo, keys: int) -> HeadwaterError:
+def must_scan_again(relation: RelationInfo, keys: int) -> JobError:
     """The error for a fold that would lose rows which are not complete."""
-    return HeadwaterError(
+    return JobError(
         "job.failed",
         f"{keys} keys of {relation.name} must be scanned again before it can be folded",
         "Wait until the scan is done; it starts by itself.",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 
-from headwater.errors import DefinitionError
+from headwater.errors import SqlError
 from headwater.source.mysql.upstream import MysqlUpstream
 from headwater.source.postgres.upstream import PostgresUpstream
 from headwater.source.upstream import Upstream
@@ -16,7 +16,7 @@ KINDS: dict[str, type[Upstream]] = {"postgres-cdc": PostgresUpstream, "mysql-cdc
 def kind(type: str) -> type[Upstream]:
     """The implementation for a connection type."""
     if type not in KINDS:
-        raise DefinitionError(
+        raise SqlError(
             "sql.bad_option", f"there is no connection type {type!r}", f"Use one of: {', '.join(sorted(KINDS))}."
         )
     return KINDS[type]

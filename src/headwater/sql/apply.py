@@ -6,14 +6,14 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from headwater.backoff import Backoff
 from headwater.engine.results import Result
 from headwater.errors import FencedError, HeadwaterError, Retry
 from headwater.sql import statements as st
 from headwater.sql.parse import parse
 from headwater.sql.steps import Step, steps
 
-RETRY_FIRST_S = 5.0
-RETRY_LAST_S = 30.0
+RETRY = Backoff(5.0, 30.0)
 QUESTIONS = (st.Query, st.Explain, st.Show, st.ShowCreate, st.Describe)
 
 
@@ -42,7 +42,7 @@ class Definitions:
         self.refused: tuple[Refusal, ...] = ()
         self._total = len(self._waiting)
         self._told: set[str] = set()
-        self._pause_s = RETRY_FIRST_S
+        self._pause_s = 0.0
         self._retry_at = 0.0
 
     def apply(self) -> None:
@@ -56,8 +56,8 @@ class Definitions:
             refused.append(refusal)
         self.refused = tuple(refused)
         self._waiting = [r.step for r in refused]
+        self._pause_s = RETRY.after(self._pause_s)
         self._retry_at = time.monotonic() + self._pause_s
-        self._pause_s = min(2 * self._pause_s, RETRY_LAST_S)
 
     def apply_if_due(self) -> None:
         """Tries again what passes by itself (an upstream that does not answer), ever more seldom."""
@@ -78,9 +78,7 @@ class Definitions:
         if len({id(r.error) for r in self.refused}) != 1:
             return self.error()
         first = self.refused[0]
-        return type(first.error)(
-            first.error.code, f"{first.step.place}: {first.error.message}", first.error.hint, first.error.retry
-        )
+        return first.error.reworded(f"{first.step.place}: {first.error.message}")
 
     def error(self, failed: Sequence[tuple[str, HeadwaterError]] = ()) -> HeadwaterError | None:
         """One error for all that was refused: each with its line, its reason and its way out.

@@ -173,11 +173,9 @@ def drop_connection(home: Home, statement: DropConnection, stop_capture: Callabl
             upstream_of(home.meta, connection.id).remove()
         except HeadwaterError as e:
             slot = connection.options.get("slot.name", "")
-            raise type(e)(
-                e.code,
+            raise e.reworded(
                 f"connection {connection.name} was not dropped: {e.message}",
                 f"{e.hint} Its replication slot {slot} keeps log upstream until it is dropped.",
-                e.retry,
             ) from e
     with home.meta.write() as c:
         for table in relations.all(c, connection.id):

@@ -8,7 +8,7 @@ from headwater.engine.home import Home
 from headwater.engine.query.queries import AS_IT_IS, Running, Wanted
 from headwater.engine.query.read import Reader
 from headwater.engine.results import Result
-from headwater.errors import DefinitionError
+from headwater.errors import SqlError
 from headwater.meta import relations
 from headwater.source.upstream import Upstream
 from headwater.sql import control, define, listing
@@ -115,7 +115,7 @@ class Executor:
     def _fold_table(self, statement: st.FoldTable) -> Result:
         relation = define.named_table(self._home, statement.name)
         if self._fold is None:
-            raise DefinitionError(
+            raise SqlError(
                 "sql.unsupported",
                 "a fold needs a running server",
                 "Start `headwater run` on this home, then try again.",

@@ -18,13 +18,13 @@ from headwater.backfill.pace import Pace
 from headwater.changelog.reader import index_at, read_transactions
 from headwater.config import SMALL_ROWS
 from headwater.engine.commit.claims import history_missing
-from headwater.engine.failures import Who, described, passes
+from headwater.engine.failures import Who, described
 from headwater.engine.fill.planner import leave_rest, plan_relation
 from headwater.engine.fill.scanner import remove_files, scan
 from headwater.engine.guard import Guard
 from headwater.engine.home import Home
 from headwater.engine.spark import jobs
-from headwater.errors import DataError, FencedError
+from headwater.errors import DataError, FencedError, Scope, restored
 from headwater.meta import changes as changes_of
 from headwater.meta import connections, relations, segments, spans
 from headwater.meta.lease import Lease
@@ -91,7 +91,7 @@ class Backfill:
 
     def _may_go_on(self, c: Connection, relation: RelationInfo) -> bool:
         """Whether another try can help a failed table; one whose changes are gone meanwhile says so."""
-        if relation.history_missing or (relation.error or {}).get("code") == "data.rewritten":
+        if relation.error is not None and restored(relation.error).needs_resync:
             return False
         at = relation.stopped_at
         if at is None or changes_of.first_kept(c, relation) <= at + 1:
@@ -298,11 +298,11 @@ class Backfill:
     def _failed(self, relation: RelationInfo, work: _Work, cause: Exception) -> None:
         """Tries again by itself where that can help; else the table stops, and only it."""
         error = described(cause)
-        if passes(error):
-            work.waiting_for = f"another try: {error.message}"
-            self._home.live.failures.failed(Who(BACKFILL, table=relation.id), cause)
+        if error.stops(Scope.TABLE):
+            self._guard.stop(relation.id, error)
             return
-        self._guard.stop(relation.id, error)
+        work.waiting_for = f"another try: {error.message}"
+        self._home.live.failures.failed(Who(BACKFILL, table=relation.id), cause)
 
 
 def rate_limit(relation: RelationInfo) -> int | None:

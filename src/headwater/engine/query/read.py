@@ -31,8 +31,6 @@ from headwater.relation.base import few_files
 from headwater.relation.overlay import Overlay, Overlays
 from headwater.relation.read import base_at, dataframe, empty, layers, lost
 
-UNFOLLOWABLE = ("data.schema_changed", "data.rewritten")  # from some change on; what lies before it can be read
-
 
 @dataclass(frozen=True, slots=True)
 class Shown:
@@ -182,7 +180,7 @@ class Reader:
         try:
             overlay = overlays.enter_context(self.overlays.use(relation, layout, index))
         except DataError as e:
-            if e.code not in UNFOLLOWABLE:
+            if not e.readable_before:
                 raise
             stopped = f"{relation.name}: stopped: {e.message}"  # nobody has judged it yet
             index = self._last_shown(relation, layout, index)

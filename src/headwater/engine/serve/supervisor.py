@@ -11,15 +11,15 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 
+from headwater.backoff import Backoff
 from headwater.capture.until import Until
 from headwater.config import CAPTURE_SILENCE_S
 from headwater.engine.failures import Who
 from headwater.engine.home import Home
-from headwater.errors import HeadwaterError, Retry
+from headwater.errors import JobError, Retry
 
 FIRST_WORD_S = 120.0  # a process that starts on a busy machine has spoken by then
-RESTART_FIRST_S = 0.5
-RESTART_LAST_S = 30.0
+RESTART = Backoff(0.5, 30.0)
 KILLED_S = 10.0  # by then a killed process is gone, unless the kernel itself waits
 
 
@@ -41,7 +41,7 @@ class _Child:
 class _Slot:
     wanted: bool = True
     child: _Child | None = None
-    backoff_s: float = RESTART_FIRST_S
+    pause_s: float = 0.0
     restart_at: float = 0.0
 
 
@@ -101,15 +101,13 @@ class Supervisor:
         if child is not None and child.process.poll() is None and child.silent(time.monotonic()):
             self._replace(id, child)
         if child is not None and child.process.poll() is None:
-            if time.monotonic() - child.started_at > RESTART_LAST_S:
-                slot.backoff_s = RESTART_FIRST_S
             return
         now = time.monotonic()
         if child is not None:
             slot.child = None
             self.home.live.counters.add("headwater_capture_restarts_total", of=id)
-            slot.restart_at = now + slot.backoff_s
-            slot.backoff_s = min(slot.backoff_s * 2, RESTART_LAST_S)
+            slot.pause_s = RESTART.after(slot.pause_s, now - child.started_at)
+            slot.restart_at = now + slot.pause_s
         if now >= slot.restart_at:
             slot.child = self._start(id)
             self.on_change()
@@ -118,7 +116,7 @@ class Supervisor:
         """Kills a capture that is not heard of: it may be stopped, and then no other signal reaches it."""
         silence = f"the capture was not heard of for {CAPTURE_SILENCE_S:g} s and is replaced"
         hint = f"Wait; if it comes back, see logs/capture-{id}.log in the home."
-        error = HeadwaterError("job.failed", silence, hint, Retry.AUTO)
+        error = JobError("job.failed", silence, hint, Retry.AUTO)
         self.home.live.failures.failed(Who("capture", connection=id), error)
         child.process.kill()
         with suppress(subprocess.TimeoutExpired):  # it waits for a disk that does not answer: looked at again next time

@@ -108,7 +108,7 @@ class Watcher:
                 RowLayout.of(version, relation.columns, relation.key)
             except DataError as e:
                 hint = e.hint.replace("RESYNC TABLE reads", f"RESYNC TABLE {relation.name} reads")
-                self._record(relation, now, Verdict(DataError(e.code, e.message, hint, e.retry)))
+                self._record(relation, now, Verdict(e.reworded(hint=hint)))
                 return
             self._judged[relation.id] = max(version.id, self._judged.get(relation.id, 0))
         if table.before is not None:

@@ -25,10 +25,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from headwater import errors
-from headwater.engine.failures import described
+from headwater.engine.failures import described, is_defect
 from headwater.engine.query import caller
-from headwater.errors import HeadwaterError, MachineError, Retry, SqlError
+from headwater.errors import HeadwaterError, JobError, MachineError, Retry, restored
 
 SOCKET = "server.sock"
 MAX_HEADER = 64 << 20  # a SQL text of this size is a mistake, not a statement
@@ -91,10 +90,8 @@ class Listener:
             try:
                 with caller.served(peer):
                     reply = self._handler(request)
-            except HeadwaterError as e:
-                _send(peer, {"error": error_value(e)}, ())
             except Exception as e:  # the talk is the place where a defect must not take the server down
-                _send(peer, {"error": _any_error(e)}, ())
+                _send(peer, {"error": _told(e).stored()}, ())
             else:
                 _send(peer, {"value": reply.value}, reply.tables)
 
@@ -139,34 +136,11 @@ def answers(path: Path) -> bool:
     return True
 
 
-def error_value(error: HeadwaterError) -> dict[str, Any]:
-    """An error as JSON, complete enough to be raised again by `raised`."""
-    value: dict[str, Any] = {"class": type(error).__name__, **error.as_dict()}
-    if isinstance(error, SqlError):
-        value.update(line=error.line, column=error.column, text=error.text)
-    return value
-
-
-def _any_error(error: Exception) -> dict[str, Any]:
+def _told(error: Exception) -> HeadwaterError:
     """Whatever a handler raised: a Spark or a disk that is away has a code of its own, the rest is a defect."""
-    known = described(error)
-    if known.code == "job.failed":
-        return {"unexpected": f"{type(error).__name__}: {error}"}
-    return error_value(known)
-
-
-def raised(value: dict[str, Any]) -> HeadwaterError:
-    """The error that `error_value` describes."""
-    if "unexpected" in value:
-        return HeadwaterError("job.failed", f"unexpected: {value['unexpected']}", "See logs/ in the home.")
-    kind = getattr(errors, str(value.get("class")), HeadwaterError)
-    if not (isinstance(kind, type) and issubclass(kind, HeadwaterError)):
-        kind = HeadwaterError
-    arguments = (value["code"], value["message"], value.get("hint", ""), Retry(value["retry"]))
-    if issubclass(kind, SqlError):
-        place = {"line": int(value["line"]), "column": int(value["column"]), "text": value["text"]}
-        return kind(*arguments, **place)
-    return kind(*arguments)
+    if is_defect(error):
+        return JobError("job.failed", f"unexpected: {type(error).__name__}: {error}", "See logs/ in the home.")
+    return described(error)
 
 
 def _bind(path: Path) -> socket.socket:
@@ -212,7 +186,7 @@ def _receive(s: socket.socket) -> Message:
     header = json.loads(_exactly(s, size))
     tables = tuple(pa.ipc.open_stream(pa.py_buffer(_exactly(s, n))).read_all() for n in header["bodies"])
     if "error" in header:
-        raise raised(header["error"])
+        raise restored(header["error"])
     return Message(header["value"], tables)
 
 

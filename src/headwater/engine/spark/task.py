@@ -11,10 +11,9 @@ from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from headwater.engine.serve import wire
 from headwater.engine.spark import jobs
 from headwater.engine.spark import session as spark
-from headwater.errors import HeadwaterError
+from headwater.errors import HeadwaterError, restored
 
 
 def run_task(session: SparkSession, pool: str, work: Callable[[], str]) -> str:
@@ -26,7 +25,7 @@ def run_task(session: SparkSession, pool: str, work: Callable[[], str]) -> str:
         try:
             answer: dict[str, Any] = {"value": work()}
         except HeadwaterError as e:
-            answer = {"error": wire.error_value(e)}
+            answer = {"error": e.stored()}
         yield pa.RecordBatch.from_pydict({"answer": [json.dumps(answer)]})
 
     try:
@@ -37,5 +36,5 @@ def run_task(session: SparkSession, pool: str, work: Callable[[], str]) -> str:
         raise spark.describe_failure(e, "Wait; it is tried again.") from e
     answer = json.loads(row["answer"])
     if "error" in answer:
-        raise wire.raised(answer["error"])
+        raise restored(answer["error"])
     return str(answer["value"])

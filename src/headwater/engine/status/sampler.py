@@ -9,7 +9,7 @@ from functools import partial
 from headwater.engine.home import Home
 from headwater.engine.live import Lag
 from headwater.engine.status.progress import Ahead, Rate
-from headwater.errors import HeadwaterError
+from headwater.errors import HeadwaterError, SourceError, restored
 from headwater.meta import connections, progress, relations
 from headwater.model import ConnectionInfo, ConnectionState, TableState
 from headwater.source.connected import passed, upstream_of
@@ -92,4 +92,4 @@ class Sampler:
 
 def _unreachable(x: ConnectionInfo) -> bool:
     """Its capture is trying to reach the upstream: asking too would only wait, and hold up whoever wants to stop."""
-    return x.state is ConnectionState.RETRYING and x.error is not None and x.error["code"].startswith("source.")
+    return x.state is ConnectionState.RETRYING and x.error is not None and isinstance(restored(x.error), SourceError)

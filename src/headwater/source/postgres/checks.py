@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import psycopg
 
-from headwater.errors import DefinitionError, SourceError
+from headwater.errors import DefinitionError, PrivilegeError, SourceError
 from headwater.source.names import is_storable
 from headwater.source.postgres.ask import Session, query
 from headwater.source.postgres.catalog import UpstreamColumn, UpstreamTable, describe_table
@@ -95,7 +95,7 @@ def _check_walsender(endpoint: Endpoint, server: ServerFacts) -> None:
         cause = e.__cause__
         if isinstance(cause, psycopg.Error) and _lacks_replication(cause):
             role = quote_identifier(server.user)
-            raise SourceError(
+            raise PrivilegeError(
                 "source.privilege",
                 f"user {server.user} may not read the upstream's log",
                 f"Run as a superuser: ALTER ROLE {role} REPLICATION;",
@@ -192,7 +192,7 @@ def _check_privileges(table: UpstreamTable, user: str) -> None:
     if not table.selectable:
         grants.append(f"GRANT SELECT ON {table.qualified} TO {role};")
     if grants:
-        raise SourceError(
+        raise PrivilegeError(
             "source.privilege", f"user {user} may not read {table.qualified}", f"Run as its owner: {' '.join(grants)}"
         )
     if table.row_security:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import psycopg
 from psycopg import errors as pg_errors
 
-from headwater.errors import SourceError
+from headwater.errors import PrivilegeError, SourceError
 from headwater.source.postgres.ask import Session, endpoint_of, impatient, qualified, query
 from headwater.source.postgres.session import quote_identifier
 
@@ -112,7 +112,7 @@ def add_table(session: Session, name: str, schema: str, table: str, *, create: b
             _alter(session, statement, "a superuser")
         except SourceError as e:
             if isinstance(e.__cause__, pg_errors.InsufficientPrivilege):
-                raise SourceError(
+                raise PrivilegeError(
                     "source.privilege", e.message, f"{e.hint}{_membership(session, schema, table)}"
                 ) from e
             if not isinstance(e.__cause__, pg_errors.DuplicateObject):  # another of our servers was faster
@@ -210,6 +210,6 @@ def _alter(session: Session, statement: str, who: str) -> None:
             session.execute(statement)
     except pg_errors.InsufficientPrivilege as e:
         message = str(e).splitlines()[0]
-        raise SourceError("source.privilege", message, f"Run as {who}: {statement}") from e
+        raise PrivilegeError("source.privilege", message, f"Run as {who}: {statement}") from e
     except psycopg.Error as e:
         raise endpoint_of(session).translate(e) from e

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import adbc_driver_manager
 
-from headwater.errors import DataError, HeadwaterError, Retry, SourceError
+from headwater.errors import DataError, DefinitionError, HeadwaterError, PrivilegeError, Retry, SourceError
 from headwater.source.postgres.session import Endpoint
 
 
@@ -18,9 +18,9 @@ def translate(endpoint: Endpoint, error: adbc_driver_manager.Error) -> Headwater
             "source.lock_timeout", f"a table of {place} stayed locked", "Wait; it is tried again.", Retry.AUTO
         )
     if state == "42501" and "row-level security" in words:
-        return SourceError("table.row_security", words, "Give the connection's user BYPASSRLS, or drop the policy.")
+        return DefinitionError("table.row_security", words, "Give the connection's user BYPASSRLS, or drop the policy.")
     if state == "42501":
-        return SourceError("source.privilege", words, "Grant the privilege to the connection's user.")
+        return PrivilegeError("source.privilege", words, "Grant the privilege to the connection's user.")
     if state in ("42P01", "42703", "42704", "42804", "42883"):
         return DataError("data.schema_changed", words, "Restore the table, or RESYNC TABLE.")
     if state[:2] == "28" or "password authentication failed" in words or "no pg_hba.conf entry" in words:

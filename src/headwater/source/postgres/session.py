@@ -9,7 +9,7 @@ from urllib.parse import quote, urlencode
 import psycopg
 from psycopg import errors as pg_errors
 
-from headwater.errors import HeadwaterError, Retry, SourceError
+from headwater.errors import HeadwaterError, PrivilegeError, Retry, SourceError
 from headwater.source import endpoint
 
 # The same in scans and in the log, so that a value has one text form only.
@@ -116,7 +116,7 @@ class Endpoint(endpoint.Endpoint):
                 "source.lock_timeout", f"a table of {place} stayed locked", "Wait; it is tried again.", Retry.AUTO
             )
         if isinstance(error, pg_errors.InsufficientPrivilege):
-            return SourceError("source.privilege", _line(text), "Grant the privilege to the connection's user.")
+            return PrivilegeError("source.privilege", _line(text), "Grant the privilege to the connection's user.")
         if isinstance(error, psycopg.OperationalError) and (
             error.sqlstate is None or error.sqlstate[:2] in ("08", "57")
         ):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from headwater.errors import DefinitionError, SourceError
+from headwater.errors import DefinitionError, PrivilegeError, SourceError
 from headwater.source.missing import way_out
 from headwater.source.mysql.catalog.types import RawType
 from headwater.source.mysql.client.ask import place_of, qualified, query
@@ -155,9 +155,7 @@ def _indexes(session: Session, schema: str, name: str) -> tuple[UniqueIndex, ...
 def _cascades(session: Session, schema: str, name: str) -> tuple[Cascade, ...]:
     try:
         text = query(session, f"SHOW CREATE TABLE {qualified(schema, name)}")[0][1]
-    except SourceError as e:
-        if e.code != "source.privilege":
-            raise
+    except PrivilegeError as e:
         raise not_readable(session, schema, name) from e
     return tuple(
         Cascade(m["name"], m["parent"], " ".join(_ACTING.findall(m["clauses"])))
@@ -170,12 +168,10 @@ def _absent(session: Session, schema: str, name: str) -> DefinitionError | Sourc
     """Why the catalog does not show the table: it hides what the user may not touch."""
     try:
         query(session, f"SELECT 1 FROM {qualified(schema, name)} LIMIT 0")
-    except SourceError as e:
-        if e.code == "source.privilege":
-            return not_readable(session, schema, name)
-        raise
+    except PrivilegeError:
+        return not_readable(session, schema, name)
     except Exception as e:
-        if getattr(e.__cause__, "args", (0,))[0] != NO_SUCH_TABLE:
+        if getattr(e.__cause__, "args", (0,))[:1] != (NO_SUCH_TABLE,):
             raise
     return _missing(session, schema, name)
 
@@ -183,7 +179,7 @@ def _absent(session: Session, schema: str, name: str) -> DefinitionError | Sourc
 def not_readable(session: Session, schema: str, name: str) -> SourceError:
     """The error for a table that the user may not read."""
     table = qualified(schema, name)
-    return SourceError(
+    return PrivilegeError(
         "source.privilege",
         f"user {place_of(session).user} may not read {table}",
         f"Run upstream: GRANT SELECT ON {table} TO {account(session)};",

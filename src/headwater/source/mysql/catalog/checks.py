@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pymysql
 
-from headwater.errors import DefinitionError, HeadwaterError, SourceError
+from headwater.errors import HeadwaterError, PrivilegeError, SourceError, SqlError
 from headwater.source.mysql.catalog.catalog import account
 from headwater.source.mysql.client.ask import place_of, query, records
 from headwater.source.mysql.client.register import register
@@ -73,14 +73,12 @@ def _status(session: Session, server: ServerFacts) -> LogStatus:
     privilege = "BINLOG MONITOR" if server.is_mariadb else "REPLICATION CLIENT"
     try:
         return log_status(session)
-    except SourceError as e:
-        if e.code != "source.privilege":
-            raise
+    except PrivilegeError as e:
         raise _lacks(session, privilege, "see where the upstream's log ends") from e
 
 
 def _lacks(session: Session, privilege: str, what: str) -> SourceError:
-    return SourceError(
+    return PrivilegeError(
         "source.privilege",
         f"user {place_of(session).user} may not {what}",
         f"Run upstream: GRANT {privilege} ON *.* TO {account(session)};",
@@ -106,9 +104,7 @@ def _check_replica(session: Session, server: ServerFacts) -> None:
     statement = "SHOW ALL SLAVES STATUS" if server.is_mariadb else "SHOW REPLICA STATUS"
     try:
         replicates = bool(records(session, statement))
-    except SourceError as e:
-        if e.code != "source.privilege":
-            raise
+    except PrivilegeError:
         replicates = server.replicates  # MariaDB asks for one more privilege than is worth it
     if replicates:
         name = "log_slave_updates" if server.is_mariadb else "log_replica_updates"
@@ -128,16 +124,14 @@ def _check_server_id(session: Session, server: ServerFacts, own: int) -> None:
     statement = "SHOW SLAVE HOSTS" if server.is_mariadb else "SHOW REPLICAS"
     try:
         replicas = records(session, statement)
-    except SourceError as e:
-        if e.code != "source.privilege":
-            raise
+    except PrivilegeError:
         return  # MariaDB shows its replicas to few; a clash is then met, and named, by the capture
     if any(int(r["server_id"]) == own for r in replicas):
         raise _taken(own, "is the server_id of a replica of the upstream")
 
 
-def _taken(own: int, why: str) -> DefinitionError:
-    return DefinitionError("sql.bad_option", f"server.id {own} {why}", "Give the connection another server.id.")
+def _taken(own: int, why: str) -> SqlError:
+    return SqlError("sql.bad_option", f"server.id {own} {why}", "Give the connection another server.id.")
 
 
 def _check_transactions(session: Session, server: ServerFacts) -> None:
@@ -146,9 +140,7 @@ def _check_transactions(session: Session, server: ServerFacts) -> None:
         return
     try:
         query(session, "SELECT count(*) FROM information_schema.innodb_trx")
-    except SourceError as e:
-        if e.code != "source.privilege":
-            raise
+    except PrivilegeError as e:
         raise _lacks(session, "PROCESS", "see the upstream's transactions, which is needed without GTIDs") from e
 
 
@@ -167,20 +159,18 @@ def _database_notices(session: Session, database: str) -> list[str]:
     """The user may read the database. A server names what may not be read before it says that it does not exist."""
     try:
         query(session, f"SELECT 1 FROM {quote_identifier(database)}.{PROBE} LIMIT 0")
-    except HeadwaterError as e:
-        number = e.__cause__.args[0] if e.__cause__ and e.__cause__.args else 0
-        if e.code != "source.privilege":
-            if number == NO_SUCH_TABLE:
-                return []
-            raise
+    except PrivilegeError as e:
         seen = query(session, "SELECT 1 FROM information_schema.tables WHERE table_schema = %s LIMIT 1", (database,))
         grant = f"GRANT SELECT ON {quote_identifier(database)}.* TO {account(session)};"
         user = place_of(session).user
         if not seen:
-            raise SourceError(
+            raise PrivilegeError(
                 "source.privilege", f"user {user} may not read the tables of {database}", f"Run upstream: {grant}"
             ) from e
         return [f"user {user} may not read every table of {database}; for all of them: {grant}"]
+    except HeadwaterError as e:
+        if getattr(e.__cause__, "args", (0,))[:1] != (NO_SUCH_TABLE,):
+            raise
     return []
 
 

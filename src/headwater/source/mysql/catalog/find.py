@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from headwater.errors import DefinitionError, SourceError
+from headwater.errors import DefinitionError, PrivilegeError
 from headwater.source.mysql.binlog.position import table_number
 from headwater.source.mysql.catalog.catalog import (
     UniqueIndex,
@@ -222,9 +222,7 @@ def _check_readable(session: Session, table: UpstreamTable, chosen: Sequence[Ups
     listed = ", ".join(quote_identifier(c.name) for c in chosen)
     try:
         query(session, f"SELECT {listed} FROM {table.qualified} LIMIT 0")
-    except SourceError as e:
-        if e.code != "source.privilege":
-            raise
+    except PrivilegeError as e:
         raise not_readable(session, table.schema, table.name) from e
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import pymysql
 
-from headwater.errors import DataError, HeadwaterError, Retry, SourceError
+from headwater.errors import DataError, HeadwaterError, PrivilegeError, Retry, SourceError
 
 # Numbers of the servers' error messages; 2000 to 2999 are the client's.
 WRONG_USER = frozenset({1045, 1130, 1698})
@@ -71,7 +71,7 @@ def _session(place: Place, number: int, text: str, error: Exception) -> Headwate
             "Correct the connection's database.name.",
         )
     if number == 1044:  # also for a database that there is not, unless the user may do everything
-        return SourceError(
+        return PrivilegeError(
             "source.privilege",
             f"user {place.user} may not use the database {place.database} of {place}, or there is none",
             f"Correct database.name, or run upstream: GRANT SELECT ON `{place.database}`.* TO …;",
@@ -84,7 +84,7 @@ def _session(place: Place, number: int, text: str, error: Exception) -> Headwate
 def _statement(place: Place, number: int, text: str) -> HeadwaterError | None:
     """A statement that the server did not carry out."""
     if number in NOT_ALLOWED:
-        return SourceError("source.privilege", f"{place}: {text}", "Grant the privilege to the connection's user.")
+        return PrivilegeError("source.privilege", f"{place}: {text}", "Grant the privilege to the connection's user.")
     if number in LOCKED:
         return SourceError(
             "source.lock_timeout", f"a table of {place} stayed locked", "Wait; it is tried again.", Retry.AUTO

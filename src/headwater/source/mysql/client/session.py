@@ -11,7 +11,7 @@ import pymysql
 from pymysql.connections import Connection
 from pymysql.constants import CLIENT, CR
 
-from headwater.errors import DefinitionError, HeadwaterError, Retry, SourceError
+from headwater.errors import HeadwaterError, Retry, SourceError, SqlError
 from headwater.source import endpoint
 from headwater.source.mysql.client.refusals import Place, translate
 
@@ -115,7 +115,7 @@ def _load(context: ssl.SSLContext, root_cert: str) -> None:
     try:
         context.load_verify_locations(root_cert)
     except OSError as e:
-        raise DefinitionError(
+        raise SqlError(
             "sql.bad_option", f"ssl.root.cert {root_cert} cannot be used: {e.strerror or e}", "Correct ssl.root.cert."
         ) from e
 

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 
 import pymysql
 
-from headwater.errors import Retry, SourceError
+from headwater.backoff import Backoff
+from headwater.errors import PrivilegeError, Retry, SourceError
 from headwater.source.mysql.binlog.position import Position
 from headwater.source.mysql.binlog.xa import ends_prepared
 from headwater.source.mysql.client.ask import place_of, query
@@ -22,8 +23,7 @@ from headwater.source.mysql.client.refusals import translate
 from headwater.source.mysql.client.session import Endpoint, Session, is_mariadb
 from headwater.source.mysql.server import log_status
 
-POLL_S = 0.002
-POLL_MOST_S = 0.1
+POLL = Backoff(0.002, 0.1)
 # InnoDB shows its transactions from a cache that is renewed when nobody has looked for a tenth of a second: many who
 # wait must not keep each other from seeing it renewed.
 LIST_POLL_S = (0.12, 0.4)
@@ -123,12 +123,12 @@ def prove_low(endpoint: Endpoint, session: Session, shift: int, timeout_s: float
 def wait_until_through(session: Session, low: Low, timeout_s: float) -> dict[str, int]:
     """Waits for those of a low; returns who is left when the time is over."""
     deadline = time.monotonic() + timeout_s
-    pause = POLL_S
+    pause_s = 0.0
     while left := between(session, low):
         if time.monotonic() >= deadline:
             return left
-        time.sleep(random.uniform(*LIST_POLL_S) if low.kind == "trx" else pause)
-        pause = min(2 * pause, POLL_MOST_S)
+        pause_s = POLL.after(pause_s)
+        time.sleep(random.uniform(*LIST_POLL_S) if low.kind == "trx" else pause_s)
     return {}
 
 
@@ -167,9 +167,7 @@ def _may_end_prepared(session: Session) -> bool:
     """Whether a session may be committing a prepared transaction: one does, or this user does not see them all."""
     try:
         query(session, TRANSACTIONS)
-    except SourceError as e:
-        if e.code != "source.privilege":
-            raise
+    except PrivilegeError:
         return True
     return any(ends_prepared(text) for (text,) in query(session, STATEMENTS))
 
