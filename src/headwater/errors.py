@@ -144,6 +144,9 @@ CODES: dict[str, str] = {
     # what the user wrote
     "input.usage": "The command line is wrong.",
     "input.file": "A given file cannot be read.",
+    "settings.file": "The settings file cannot be read.",
+    "settings.unknown": "A setting has no such name.",
+    "settings.value": "A setting's value is not allowed.",
     "sql.syntax": "The statement cannot be read.",
     "sql.unsupported": "Headwater does not run this kind of statement.",
     "sql.query": "Spark refused the query.",

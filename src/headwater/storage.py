@@ -19,7 +19,17 @@ from headwater.errors import MachineError
 META = "meta.db"  # SQLite makes its files beside it with the same mode
 LOCK = "lock"
 FOLDERS = ("changelog", "aside", "warehouse", "logs", "tmp")
-FILES = (META, f"{META}-wal", f"{META}-shm", f"{META}-journal", LOCK, "server.sock", "permit", "history")
+FILES = (
+    META,
+    f"{META}-wal",
+    f"{META}-shm",
+    f"{META}-journal",
+    LOCK,
+    "server.sock",
+    "permit",
+    "history",
+    "headwater.toml",
+)
 PRIVATE_FOLDER, PRIVATE_FILE, OTHERS = 0o700, 0o600, 0o077
 
 

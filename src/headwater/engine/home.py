@@ -16,6 +16,8 @@ from headwater.engine.live import Live
 from headwater.engine.serve.wire import SOCKET
 from headwater.errors import MachineError
 from headwater.meta.store import Meta
+from headwater.settings.load import load
+from headwater.settings.table import DEFAULTS, Settings
 from headwater.storage import LOCK, META, Storage, private_file, usable_home
 
 HOMES_SHOWN = 3
@@ -29,18 +31,19 @@ class Home:
     storage: Storage
     meta: Meta
     notices: tuple[str, ...] = ()
+    settings: Settings = DEFAULTS
     live: Live = field(default_factory=Live, repr=False, compare=False)
 
     @classmethod
-    def open(cls, path: Path) -> Home:
-        """Opens the home and creates what is missing."""
+    def open(cls, path: Path, settings: Settings | None = None) -> Home:
+        """Opens the home and creates what is missing; without `settings` they are those of its file."""
+        settings = load(path) if settings is None else settings
         notices = [] if is_home(path) else [f"created the home {path}"]
         if usable_home(path):
             notices.append(f"{path} was open to other users; from now on only its owner can read it")
-        url = config.meta_url_from(path)
-        if url == config.own_meta_url(path):
+        if not settings.meta_url:
             private_file(path / META)
-        return cls(path, Storage(path), Meta(url), tuple(notices))
+        return cls(path, Storage(path), Meta(config.meta_url(path, settings.meta_url)), tuple(notices), settings)
 
     @property
     def socket(self) -> Path:

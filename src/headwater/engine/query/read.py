@@ -93,7 +93,7 @@ class Reader:
         self._sessions: Sessions | None = None
         self._lock = threading.Lock()
         self._held = ExitStack()
-        self.overlays = Overlays(home.storage, home.meta, report=self._report)
+        self.overlays = Overlays(home.storage, home.meta, report=self._report, settings=home.settings)
 
     @contextmanager
     def pinned(
@@ -253,9 +253,12 @@ class Reader:
         """Folds the overlay at `index` into the base; returns the Delta version that holds it."""
         with self.overlays.use(relation, layout, index) as overlay:
             self._refuse_lost(relation, layout, overlay)
-            session, settings = self._root(), task_settings(max(1, share() // 2))
+            session, settings = self._root(), self._home.settings
+            conf = task_settings(max(1, share() // 2))
             with pool(session, "folds"):
-                return fold.fold(session, self._home.storage, relation, layout, overlay, app_id, version, settings)
+                return fold.fold(
+                    session, self._home.storage, relation, layout, overlay, app_id, version, conf, settings
+                )
 
     def remove(self, relation: RelationInfo, spans: list[Span]) -> int:
         """Takes the rows of spans that are read again out of the base; returns the Delta version."""
@@ -269,7 +272,8 @@ class Reader:
             crash.here("run.written")
             lease.check(c, held)
 
-        return runs.write(self.overlays, storage, meta, relation, layout, index, check=check) is not None
+        limit = self._home.settings.tail_changes
+        return runs.write(self.overlays, storage, meta, relation, layout, index, limit=limit, check=check) is not None
 
     def holes(self, relation: RelationInfo, layout: Layout, index: int) -> pa.Table:
         """The keys of rows that neither a change nor the base can complete: they must be scanned again."""
