@@ -32,7 +32,7 @@ import psutil
 from pymysqlreplication import BinLogStreamReader
 from pymysqlreplication.row_event import WriteRowsEvent
 
-from headwater import config
+from headwater.settings.table import DEFAULTS
 from headwater.source.mysql.binlog.position import Position, table_number
 from headwater.source.mysql.client.dump import Start, begin_dump
 from my_home import NAME, TABLE, Database, fill, servers, throw_away
@@ -131,7 +131,7 @@ def raw(part: Part) -> float:
 def kept(part: Part) -> float:
     """Seconds until the last event is durable in a file."""
     session = part.database.endpoint.connect()
-    blocks = [memoryview(bytearray(config.FLUSH_BYTES)) for _ in range(2)]
+    blocks = [memoryview(bytearray(DEFAULTS.flush_bytes)) for _ in range(2)]
     try:
         with tempfile.TemporaryFile(buffering=0) as file, ThreadPoolExecutor(1) as beside:
 

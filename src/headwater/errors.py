@@ -229,6 +229,9 @@ CODES: dict[str, Code] = {
     # what the user wrote
     "input.usage": Code(InputError, "The command line is wrong."),
     "input.file": Code(InputError, "A given file cannot be read."),
+    "settings.file": Code(InputError, "The settings file cannot be read."),
+    "settings.unknown": Code(InputError, "A setting has no such name."),
+    "settings.value": Code(InputError, "A setting's value is not allowed."),
     "sql.syntax": Code(SqlError, "The statement cannot be read."),
     "sql.unsupported": Code(SqlError, "Headwater does not run this kind of statement."),
     "sql.query": Code(SqlError, "Spark refused the query."),

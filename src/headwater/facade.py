@@ -7,12 +7,12 @@ import logging
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from headwater import config
+from headwater.config import home_from
 from headwater.engine.home import Home, is_home, missing_home
 from headwater.engine.query.queries import AS_IT_IS, Wanted
 from headwater.engine.results import Behind, Result, Status, TableStatus, Verified
@@ -22,6 +22,8 @@ from headwater.engine.status.status import status_of
 from headwater.errors import HeadwaterError, IncompleteWarning, InputError, MachineError, StaleWarning, restored
 from headwater.meta import connections, epochs, relations
 from headwater.model import ConnectionState, TableState
+from headwater.settings.load import NOTHING, Given, load
+from headwater.settings.table import Line, lines
 from headwater.source.connected import passed, upstream_of
 
 if TYPE_CHECKING:  # Spark, the kernels and the drivers take seconds to load: each is loaded when it is needed
@@ -40,13 +42,21 @@ log = logging.getLogger(__name__)
 Progress = Callable[[list[TableStatus]], None]
 
 
-def open_home(home: str | Path | None = None, spark: SparkSession | None = None) -> Headwater:
+def open_home(
+    home: str | Path | None = None,
+    spark: SparkSession | None = None,
+    *,
+    config: str | Path | None = None,
+    settings: Mapping[str, str] | None = None,
+) -> Headwater:
     """Opens a home (default: HEADWATER_HOME, else ./headwater-data).
 
     Where there is none, `run`, `running` and CREATE CONNECTION create it; anything else is an error (`home.missing`). A
     session given as `spark` must have Delta's extension and catalog; otherwise one is started when it is needed.
+    `settings` (`{"fold.age": "10min"}`) win over the environment and over the file: `config`, else the home's.
     """
-    return Headwater(config.home_from(None if home is None else str(home)), spark)
+    given = Given(None if config is None else str(config), settings or {})
+    return Headwater(home_from(None if home is None else str(home)), spark, given)
 
 
 class Headwater:
@@ -56,8 +66,9 @@ class Headwater:
     called with what the user should know of the home: that it was created, that it was open to other users.
     """
 
-    def __init__(self, home: Path, session: SparkSession | None = None) -> None:
+    def __init__(self, home: Path, session: SparkSession | None = None, given: Given = NOTHING) -> None:
         self.home = home
+        self._settings_given = given
         self.on_notice: Callable[[str], None] = log.info
         self._definitions: Definitions | None = None
         self._opened: Home | None = None
@@ -216,6 +227,14 @@ class Headwater:
         other = None if self._server else remote.find(self.home)
         return other.status() if other else status_of(self._home, self._server)
 
+    def settings(self) -> list[Line]:
+        """What is in force: in the server that runs, else what a start would find."""
+        other = None if self._server else remote.find(self.home)
+        if other is not None:
+            return other.settings()
+        opened = self._opened
+        return list(lines(load(self.home, self._settings_given) if opened is None else opened.settings))
+
     def fold_all(self) -> None:
         """Folds every table that can be folded."""
         assert self._server is not None, "folding needs a running server"
@@ -254,7 +273,7 @@ class Headwater:
             if self._opened is None:
                 if not create and not is_home(self.home):
                     raise missing_home(self.home)
-                self._opened = Home.open(self.home)
+                self._opened = Home.open(self.home, load(self.home, self._settings_given))
                 for text in self._opened.notices:
                     self.on_notice(text)
             return self._opened

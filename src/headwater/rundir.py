@@ -15,7 +15,17 @@ from headwater.storage.local import fsync
 META = "meta.db"  # SQLite makes its files beside it with the same mode
 LOCK = "lock"
 FOLDERS = ("changelog", "aside", "warehouse", "logs", "tmp")
-FILES = (META, f"{META}-wal", f"{META}-shm", f"{META}-journal", LOCK, "server.sock", "permit", "history")
+FILES = (
+    META,
+    f"{META}-wal",
+    f"{META}-shm",
+    f"{META}-journal",
+    LOCK,
+    "server.sock",
+    "permit",
+    "history",
+    "headwater.toml",
+)
 PRIVATE_FOLDER, PRIVATE_FILE, OTHERS = 0o700, 0o600, 0o077
 
 

@@ -243,3 +243,22 @@ def test_a_capture_ends_exactly_at_the_place_it_is_told(database: Any, tmp_path:
         wait_for(lambda: "reached" in c.lines, what=c.log()[-2000:])
         assert c.close() == 0
         assert c.transactions() == upstream.oracle()
+
+
+def test_a_capture_reads_the_settings_of_its_home(database: Any, tmp_path: Path) -> None:
+    """A transaction of a megabyte is one segment by default; a setting cuts it into pieces."""
+    upstream = Upstream.prepare(database.dsn)
+    database.execute("CREATE TABLE t (id int PRIMARY KEY, v text)")
+    (tmp_path / "headwater.toml").write_text('[flush]\nbytes = "64KB"\n')
+    with captured(tmp_path, upstream) as c:
+        c.start()
+        database.execute("INSERT INTO t SELECT i, repeat('x', 1000) FROM generate_series(1, 1000) i")
+        c.wait_caught_up()
+        with c.home.meta.read() as m:
+            assert len(segments.in_range(m, c.id, 0, 1000)) > 4
+        assert c.close() == 0
+    (tmp_path / "headwater.toml").write_text("flush.bites = 1\n")
+    process = c.start()
+    assert process.wait(60) == 2, "what is wrong with the file is said, and nothing is captured"
+    assert "there is no setting flush.bites" in c.log()
+    wait_for(lambda: any(line.startswith('refused {"code": "settings.unknown"') for line in c.lines), "it is told")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -10,9 +11,11 @@ from typing import Any
 import pytest
 
 import headwater
+from headwater.backfill.read_span import scan_table
 from headwater.engine.fill import planner, scanner
 from headwater.meta import connections, lease, relations, spans
 from headwater.model import RelationInfo, ScanResult, SpanState, TableState
+from headwater.settings.table import DEFAULTS, Settings
 from headwater.source.connected import upstream_of
 from support.lake import definitions
 
@@ -62,6 +65,16 @@ def t(database: Any, tmp_path: Path) -> Iterator[Planned]:
     with headwater.open(tmp_path / "home") as hw:
         hw.sql(definitions(database, ["t"]))
         yield Planned(hw)
+
+
+def test_rows_of_a_span_are_the_tables_own_or_those_of_the_settings(t: Planned) -> None:
+    assert scanner.wanted_rows(t.relation, DEFAULTS) == (60, True)
+    bare = dataclasses.replace(t.relation, options={})
+    assert scanner.wanted_rows(bare, Settings(rows_per_span=10)) == (10, False)
+    plan = planner._plan(
+        bare, upstream_of(t.home.meta, 1).reach.read_extent(scan_table(bare)), Settings(rows_per_span=10, span_bytes=1)
+    )
+    assert plan.step == 10
 
 
 def is_one_map(found: list[Any]) -> bool:

@@ -16,17 +16,7 @@ import headwater
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "src" / "headwater"
 FILES = sorted(PACKAGE.rglob("*.py"))
-GROUND = (
-    "model",
-    "errors",
-    "config",
-    "storage",
-    "rundir",
-    "kernel",
-    "crash",
-    "backoff",
-    "meta",
-)  # all may import these
+GROUND = {"model", "errors", "config", "settings", "storage", "rundir", "kernel", "crash", "backoff", "meta"}  # for all
 STAGES = ["source", "changelog", "capture", "decode", "backfill", "relation", "engine", "sql", "check", "observe"]
 STAGES += ["facade", "demo", "cli"]
 DRIVERS = {"psycopg", "adbc_driver_postgresql", "adbc_driver_manager", "pymysql"}
@@ -53,7 +43,7 @@ def imports(path: Path) -> list[tuple[int, str]]:
 
 
 # Meta itself may live in a PostgreSQL; the demo runs servers of its own; the command line says what it is for.
-NAMES_DATABASES = ("source/", "decode/", "demo/", "meta/store.py", "config.py", "cli/app.py", "__init__.py")
+NAMES_DATABASES = ("source/", "decode/", "demo/", "meta/store.py", "settings/table.py", "cli/app.py", "__init__.py")
 NAMES = re.compile(r"(?i)postgres|psycopg|mysql|mariadb|pgoutput|adbc|binlog|\blsn")
 
 
@@ -103,11 +93,21 @@ def test_a_file_is_short_and_says_what_it_is(path: Path) -> None:
 
 def test_every_folder_of_code_is_a_stage() -> None:
     folders = {p.parent.relative_to(PACKAGE).parts[0] for p in FILES if p.parent != PACKAGE}
-    assert folders <= {*STAGES, "meta", "storage"}
+    assert folders <= {*STAGES, "meta", "settings", "storage"}
 
 
 # What belongs to this machine: the run directory, processes, programs and what users give us. The lake is in none.
-PATH_USERS = ("storage/", "rundir.py", "config.py", "kernel.py", "facade.py", "cli/", "demo/", "capture/process.py")
+PATH_USERS = (
+    "storage/",
+    "rundir.py",
+    "config.py",
+    "settings/",
+    "kernel.py",
+    "facade.py",
+    "cli/",
+    "demo/",
+    "capture/process.py",
+)
 PATH_USERS += ("engine/home.py", "engine/permit.py", "engine/serve/", "engine/spark/", "engine/status/metrics.py")
 FILE_CALLS = re.compile(r"\bmemory_map\b|\bos\.(path|open|remove|unlink|makedirs)\b|(?<![.\w])open \(")
 

@@ -12,6 +12,10 @@ from headwater.cli.words import RETRIES
 from headwater.engine.status.metrics import METRICS, STATES
 from headwater.errors import Retry
 from headwater.model import Control, RelationInfo, TableOrigin, TableState
+from headwater.settings.load import CONF_VARIABLE
+from headwater.settings.table import SPARK_CONF
+from headwater.settings.table import TABLE as SETTINGS
+from headwater.sql.options import TABLES
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "src" / "headwater"
@@ -64,3 +68,24 @@ def test_every_metric_that_the_code_counts_exists() -> None:
     for path in PACKAGE.rglob("*.py"):
         used |= set(re.findall(r'"(headwater_[a-z_]+)"', path.read_text(encoding="utf-8")))
     assert used == set(METRICS)
+
+
+def test_every_setting_is_documented_with_its_default_its_variables_and_its_meaning_and_no_other() -> None:
+    documented = {name: cells for name, cells in rows("operations.md").items() if "HEADWATER_" in "".join(cells)}
+    assert list(documented) == [*SETTINGS, SPARK_CONF.name]
+    for name, setting in (*((name, s) for name, (_, s) in SETTINGS.items()), (SPARK_CONF.name, SPARK_CONF)):
+        default, variables, meaning = documented[name]
+        named = [CONF_VARIABLE] if setting is SPARK_CONF else [setting.environment, setting.older_environment]
+        assert re.findall(r"`(\w+)`", variables) == list(dict.fromkeys(v for v in named if v)), name
+        shown = setting.kind.show(setting.value(setting.default)) if setting.default else ""
+        assert default == (f"`{shown}`" if shown else setting.unset), name
+        assert meaning == setting.doc and meaning.endswith("."), name
+
+
+def test_a_setting_that_is_the_default_of_an_option_is_one_of_the_same_name() -> None:
+    for options in TABLES.values():
+        for option in options:
+            if option.name in SETTINGS:
+                setting = SETTINGS[option.name][1]
+                assert option.default is None and option.doc == setting.doc, option.name
+                assert option.check(setting.default), "what holds for all may be said of one"

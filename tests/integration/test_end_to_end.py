@@ -12,11 +12,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 import headwater
-from headwater import config
 from headwater.errors import DefinitionError
 from headwater.meta import relations
 from headwater.meta import runs as meta_runs
-from headwater.relation import runs
+from headwater.settings.table import DEFAULTS
 from support import upstreams
 from support.invariant import QUERY, check_invariant
 from support.lake import HEADWATER, await_equal, definitions
@@ -96,15 +95,14 @@ def test_every_table_equals_its_upstream_at_each_cut_while_writers_run(
     request: pytest.FixtureRequest,
     spark: SparkSession,
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setitem(runs.write.__kwdefaults__, "limit", 100)  # so that runs are made and merged all the time
     kind, seed = upstreams.choose(kinds)
-    monkeypatch.setattr(config, "REPLACED_BYTES", config.REPLACED_BYTES if seed % 2 else 0)  # both ways to fold
+    anew = f"{DEFAULTS.replaced_bytes if seed % 2 else 0}"  # both ways to fold
+    settings = {"fold.replaced_bytes": anew, "tail.changes": "100"}  # runs are made and merged all the time
     upstream = upstreams.fresh(request, kind)
     upstream.create_schema(rows=300, seed=seed)
     with (
-        headwater.open(tmp_path / "home", spark=spark) as hw,
+        headwater.open(tmp_path / "home", spark=spark, settings=settings) as hw,
         upstream.writer(seed, rate=60, sessions=4) as writer,
         hw.running(),
     ):

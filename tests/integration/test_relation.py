@@ -14,13 +14,13 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 from pyspark.sql import SparkSession
 
-from headwater import config
 from headwater.backfill.span import locate
 from headwater.decode.literals import key_array
 from headwater.errors import HeadwaterError
 from headwater.model import Bound, Column, Op, Span, UpstreamType
 from headwater.relation import base, fold, runs
 from headwater.relation.keys import in_span
+from headwater.settings.table import DEFAULTS, Settings
 from support.relation import Change, History, Lake, columns_of, inside
 
 
@@ -44,7 +44,7 @@ def truth(h: History, index: int, spans: tuple[Span, ...]) -> dict:  # type: ign
     return {k: r for k, r in h.states[index].items() if any(inside(s, k) for s in spans)}
 
 
-MERGED, ANEW = 0, config.REPLACED_BYTES  # the two ways in which a fold changes a base
+MERGED, ANEW = 0, DEFAULTS.replaced_bytes  # the two ways in which a fold changes a base
 WAYS = pytest.mark.parametrize("replaced_bytes", [MERGED, ANEW], ids=["merged", "anew"])
 
 
@@ -63,11 +63,11 @@ def in_part(spark: SparkSession, tmp_path: Path, h: History) -> tuple[Lake, tupl
     ("seed", "replaced_bytes"), [(22, MERGED), (1, ANEW), (2, ANEW), (3, MERGED)], ids=lambda x: str(x)
 )
 def test_a_read_equals_the_upstream_during_and_after_backfill_and_folds(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int, replaced_bytes: int
+    spark: SparkSession, tmp_path: Path, seed: int, replaced_bytes: int
 ) -> None:
-    monkeypatch.setattr(config, "REPLACED_BYTES", replaced_bytes)
     h = history(seed, width=1 + seed % 2, truncates=seed in (2, 3))
     lake, spans = in_part(spark, tmp_path, h)
+    lake.settings = Settings(replaced_bytes=replaced_bytes)
     index = lake.publish()
     part = lake.layout(complete=False)
     hidden = {tuple(r.values()) for r in lake.overlays.at(lake.relation, part, index).holes.to_pylist()}
@@ -130,11 +130,11 @@ def test_runs_and_tail_together_are_the_upstream(spark: SparkSession, tmp_path: 
 
 @WAYS
 def test_a_fold_or_an_add_that_is_repeated_changes_nothing(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, replaced_bytes: int
+    spark: SparkSession, tmp_path: Path, replaced_bytes: int
 ) -> None:
-    monkeypatch.setattr(config, "REPLACED_BYTES", replaced_bytes)
     h = history(5)
     lake = Lake(spark, tmp_path, h)
+    lake.settings = Settings(replaced_bytes=replaced_bytes)
     lake.scan(Span(None, None), 0, at=0)
     added = lake.version
     lake.scan(Span(None, None), 0, at=0)
@@ -173,14 +173,13 @@ def test_a_base_is_written_anew_only_if_it_holds_what_its_layout_shows(spark: Sp
 def test_a_base_that_went_on_since_its_layout_is_merged_into(
     spark: SparkSession,
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
     behind: int,
     replaced_bytes: int,
     merges: bool,
 ) -> None:
-    monkeypatch.setattr(config, "REPLACED_BYTES", replaced_bytes)
     h = history(7)
     lake = Lake(spark, tmp_path, h)
+    lake.settings = Settings(replaced_bytes=replaced_bytes)
     lake.scan(Span(None, None), 0, at=0)
     h.run(10)
     index, layout = lake.publish(), lake.layout()
@@ -217,13 +216,13 @@ def test_a_base_that_went_on_while_it_was_written_anew_stays_as_it_is(
 
 @pytest.mark.parametrize("wide", ["", "base", "overlay"])
 def test_rows_that_are_small_on_disk_alone_are_merged_and_not_held_in_memory(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wide: str
+    spark: SparkSession, tmp_path: Path, wide: str
 ) -> None:
-    monkeypatch.setattr(config, "REPLACED_MEMORY", 100_000)
     h = history(9)
     for row in h.now.values():
         row["t"] = "x" * 20_000 if wide == "base" else "x"
     lake = Lake(spark, tmp_path, h)
+    lake.settings = Settings(replaced_memory_bytes=100_000)
     lake.scan(Span(None, None), 0, at=0)
     few = base.few_files(lake.storage, lake.relation.base_path, lake.version)
     assert few is not None and few.bytes < 10_000, "values that repeat take no room on disk"

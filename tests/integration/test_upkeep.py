@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import random
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +14,13 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 import headwater
-from headwater import config
 from headwater.engine.commit import clean, upkeep
 from headwater.meta import merged, relations, tables
 from headwater.model import Bound, Span
 from headwater.relation import commits, rewrite
 from headwater.relation.upkeep import Rewrite, Way
 from headwater.storage import Storage
+from support.home import change_settings
 from support.lake import assert_equal, definitions
 from support.relation import History, Lake, columns_of
 from support.wait import wait_for
@@ -29,14 +28,8 @@ from support.wait import wait_for
 ROWS = 600
 
 
-@pytest.fixture
-def soon(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Everything that waits for minutes waits for a second."""
-    monkeypatch.setattr(config, "SEGMENT_AGE_S", 1.0)
-    monkeypatch.setattr(config, "HISTORY_S", 2.0)
-    monkeypatch.setattr(config, "UPKEEP_BUDGET", 1.0)
-    monkeypatch.setattr(clean, "RETIRED_KEPT_S", 1.0)
-    yield
+# Everything that waits for minutes waits for a second; and nothing is due before there is a reader.
+SOON = {"segment.age": "1s", "epoch.history": "2s", "upkeep.budget": "1", "base.files": "1000"}
 
 
 def data_files(home: Path, id: int) -> set[str]:
@@ -54,13 +47,13 @@ def change(database: Any, turn: int) -> None:
 
 
 def test_upkeep_changes_nothing_that_a_reader_sees_and_leaves_few_files(
-    database: Any, spark: SparkSession, tmp_path: Path, soon: None, monkeypatch: pytest.MonkeyPatch
+    database: Any, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     home = tmp_path / "home"
-    monkeypatch.setattr(config, "BASE_FILES", 1000)  # nothing is due before there is a reader
+    monkeypatch.setattr(clean, "RETIRED_KEPT_S", 1.0)
     database.execute("CREATE TABLE t (id int PRIMARY KEY, n int, note text)")
     database.execute(f"INSERT INTO t SELECT i, i % 10, 'x' FROM generate_series(1, {ROWS}) i")
-    with headwater.open(home, spark=spark) as hw, hw.running():
+    with headwater.open(home, spark=spark, settings=SOON) as hw, hw.running():
         hw.sql(definitions(database, ()))
         hw.sql("CREATE TABLE t FROM CONNECTION pg WITH (backfill.rows_per_span = 30)")
         wait_for(lambda: hw.status().tables[0].state == "live", "the table is filled")
@@ -70,9 +63,8 @@ def test_upkeep_changes_nothing_that_a_reader_sees_and_leaves_few_files(
         old = hw.table("t")  # pinned until it is closed
         before = sorted(old.collect())
         scanned = live_files(home, found.id)
-        monkeypatch.setattr(config, "BASE_FILES", 16)
         # VACUUM counts in hours: without this there would be nothing for it to do, and nothing for a pin to prevent
-        monkeypatch.setattr(config, "HISTORY_S", 0.0)
+        change_settings(hw._home, base_files=16, history_s=0.0)
         monkeypatch.setattr(upkeep, "vacuum_due", lambda *_, **__: True)
         for turn in range(1, 5):
             change(database, turn)

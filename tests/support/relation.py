@@ -32,6 +32,7 @@ from headwater.model import (
 from headwater.relation import base, fold, read
 from headwater.relation.overlay import Overlays
 from headwater.relation.schema import FROM, INDEX, MISSING, OLD, OP, TXN, UPSERT, key_struct, overlay_schema
+from headwater.settings.table import DEFAULTS
 from headwater.storage import LocalStorage
 
 INT4 = UpstreamType("int4", 23, ordered=True)
@@ -231,6 +232,7 @@ class Lake:
         self.version = base.create(self.storage, replace(self.relation, base_version=-1))
         self.covered: list[CoveredSpan] = []
         self.published = 0
+        self.settings = DEFAULTS
 
     def publish(self) -> int:
         """Makes the history so far part of the log; returns its last index."""
@@ -269,7 +271,8 @@ class Lake:
     def fold(self, layout: Layout, index: int, version: int = 1) -> None:
         """Folds to the index, and settles every covered span there."""
         with self.overlays.use(self.relation, layout, index) as overlay:
-            self.version = fold.fold(self.session, self.storage, self.relation, layout, overlay, "fold", version)
+            what = self.session, self.storage, self.relation, layout, overlay, "fold", version
+            self.version = fold.fold(*what, settings=self.settings)
         self.covered = [CoveredSpan(s.span, index, s.cover_index) for s in self.covered]
 
 

@@ -21,6 +21,7 @@ from headwater.meta.lease import Lease
 from headwater.model import Column, CoveredSpan, Layout, RelationInfo, Span, TableState, UpstreamType
 from headwater.relation.overlay import Overlays
 from support.defined import add_table
+from support.home import change_settings
 from support.log import Log
 from support.messages import begin, commit, relation, row
 
@@ -63,7 +64,8 @@ class Lake:
         connection = self.log.info()
         connection.options.update({k.replace("__", "."): v for k, v in options.items()})
         with self.home.meta.write() as c:
-            return claims.enforce(c, connection, epochs.newest(c).id, now or time.time())  # type: ignore[union-attr]
+            newest = epochs.newest(c).id  # type: ignore[union-attr]
+            return claims.enforce(c, connection, newest, now or time.time(), self.home.settings)
 
     def enforce_from_oldest(self) -> claims.Kept:
         with self.home.meta.write() as c:
@@ -124,6 +126,17 @@ def test_a_failed_table_loses_its_claim_when_the_changelog_is_too_large(lake: La
     kept = lake.enforce(later, changelog__max_bytes=str(size // 2))
     assert kept.needed == 9 and 4 <= kept.over <= 6
     assert "changelog.max_bytes" in (lake.table(bad).error or {})["message"]
+
+
+def test_a_connection_that_does_not_say_otherwise_keeps_what_the_settings_say(lake: Lake) -> None:
+    lake.add("good", 9)
+    with lake.home.meta.read() as c:
+        ((_, size),) = segments.sizes(c).values()
+    change_settings(lake.home, retention_hours=2, changelog_max_bytes=size // 2)
+    kept = lake.enforce()
+    assert kept.keep_s == 2 * HOUR_S and kept.over > 0
+    kept = lake.enforce(retention__hours="3", changelog__max_bytes="0")
+    assert kept.keep_s == 3 * HOUR_S and kept.over == 0
 
 
 def test_a_failed_table_that_was_folded_to_where_it_stopped_needs_nothing(lake: Lake) -> None:

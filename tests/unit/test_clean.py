@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from headwater import config
 from headwater.changelog import retention
 from headwater.engine.commit import claims
 from headwater.engine.commit.clean import Cleaner
@@ -17,6 +16,7 @@ from headwater.meta import connections, epochs, lease, relations, segments, tabl
 from headwater.model import TableState
 from headwater.relation.overlay import Overlays
 from support.commits import Commits, span
+from support.home import change_settings
 
 
 def needed(b: Commits) -> int:
@@ -88,7 +88,7 @@ def test_only_segments_that_end_at_or_before_what_is_needed_expire(
 
     for first in (1, 5, 9):
         (b.home.path / f"s{first}").touch()
-    assert retention.expire(b.home.meta, b.home.storage, b.connection_id, needed_after=needed_after) == 0, "too young"
+    assert retention.expire(b.home.meta, b.home.storage, b.connection_id, needed_after=needed_after, keep_s=3600) == 0
     gone = retention.expire(
         b.home.meta, b.home.storage, b.connection_id, needed_after=needed_after, keep_s=10, now=time.time() + 11
     )
@@ -102,13 +102,12 @@ def test_pieces_of_an_open_transaction_never_expire(tmp_path: Path) -> None:
     b.log(4, position=20)
     with b.home.meta.write() as c:
         c.execute(sa.update(tables.connection).values(committed_index=4))
-    assert retention.expire(b.home.meta, b.home.storage, b.connection_id, needed_after=99, now=time.time() + 1e6) == 1
+    later = time.time() + 1e6
+    assert retention.expire(b.home.meta, b.home.storage, b.connection_id, needed_after=99, keep_s=0, now=later) == 1
 
 
-def test_files_of_a_dropped_table_go_when_no_statement_runs_that_began_before(
-    b: Commits, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(config, "HISTORY_S", 0.0)
+def test_files_of_a_dropped_table_go_when_no_statement_runs_that_began_before(b: Commits) -> None:
+    change_settings(b.home, history_s=0.0)
     b.scan(0, [1], high=20)
     shown = b.committer.cover(b.relation_id)
     assert shown is not None

@@ -245,7 +245,7 @@ class Home:
             return HeadwaterError("sql.refused", "1 of 2 statements was not carried out:", "Run it again.")
     def close(self):
         print("closed", flush=True)
-command.open_home = lambda home: Home()
+command.open_home = lambda *_: Home()
 from headwater.cli.app import app
 sys.exit(frame.guarded(lambda: app(["run"], standalone_mode=False)))
 """

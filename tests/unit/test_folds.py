@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 
-from headwater.config import FOLD_AGE_S, OVERLAY_CHANGES
 from headwater.engine.commit.folds import UNSETTLED_CHANGES, UNSETTLED_SPANS, Folds, Unfolded
 from headwater.engine.guard import Guard
 from headwater.errors import DataError
 from headwater.model import CoveredSpan, Layout, TableState
+from headwater.settings.table import DEFAULTS, Settings
 from support.commits import Commits, span
+from support.home import change_settings
 from support.relation import columns_of, relation_of
 
 NOW = 1e9
@@ -30,11 +31,11 @@ def overlay(layout: Layout, changes: int, age_s: float = 0.0) -> Unfolded:
 @pytest.mark.parametrize(
     ("layout", "changes", "age_s", "due", "urgent"),
     [
-        (SETTLED, OVERLAY_CHANGES, 0, True, True),
-        (SETTLED, OVERLAY_CHANGES - 1, 0, False, False),
-        (SETTLED, 1, FOLD_AGE_S, True, False),
-        (SETTLED, 1, FOLD_AGE_S - 1, False, False),
-        (SETTLED, 0, 10 * FOLD_AGE_S, False, False),
+        (SETTLED, DEFAULTS.fold_changes, 0, True, True),
+        (SETTLED, DEFAULTS.fold_changes - 1, 0, False, False),
+        (SETTLED, 1, DEFAULTS.fold_age_s, True, False),
+        (SETTLED, 1, DEFAULTS.fold_age_s - 1, False, False),
+        (SETTLED, 0, 10 * DEFAULTS.fold_age_s, False, False),
         (UNSETTLED, 0, 0, True, False),  # complete and not settled: one fold forgets what every scan saw
         (PART, 0, 0, False, False),
         (PART, UNSETTLED_CHANGES, 0, True, True),
@@ -46,6 +47,22 @@ def test_an_overlay_is_due_by_size_by_age_or_to_settle(
 ) -> None:
     found = overlay(layout, changes, age_s)
     assert (found.due(NOW), found.urgent()) == (due, urgent)
+
+
+def test_the_age_and_the_size_at_which_an_overlay_is_due_are_settings() -> None:
+    old, large = overlay(SETTLED, 1, 60), overlay(SETTLED, 100)
+    assert not old.due(NOW) and not large.due(NOW)
+    assert replace(old, settings=Settings(fold_age_s=60)).due(NOW)
+    assert replace(large, settings=Settings(fold_changes=100)).urgent()
+
+
+def test_folds_rest_as_long_as_their_budget_says(b: Commits) -> None:
+    change_settings(b.home, fold_budget=0.01)
+    tended, _ = folds(b)
+    began = time.monotonic()
+    tended.tick()
+    took = time.monotonic() - began
+    assert b.merged and tended._rest_until - time.monotonic() > 10 * took
 
 
 @pytest.mark.parametrize(("parts", "due"), [(UNSETTLED_SPANS - 1, False), (UNSETTLED_SPANS, True)])

@@ -19,6 +19,7 @@ from headwater.relation.keys import joined
 from headwater.relation.net import holes, net, touched
 from headwater.relation.overlay import usable
 from headwater.relation.tail import Tails
+from headwater.settings.table import Settings
 from headwater.storage import LocalStorage
 from support.relation import Change, History, changes_table, columns_of, relation_of
 
@@ -180,7 +181,7 @@ def test_a_reader_beyond_what_is_kept_begins_again(tails: Recorded) -> None:
 def test_memory_goes_to_the_relation_that_was_asked_last(tails: Recorded) -> None:
     first, second = relation_of(COLUMNS, KEY), relation_of(COLUMNS, KEY)
     object.__setattr__(second, "id", 2)
-    tails._bytes = 1
+    tails._settings = Settings(tail_memory_bytes=1)
     tails.changes(first, 0, 20)
     tails.changes(second, 0, 20)
     assert set(tails._kept) == {2}

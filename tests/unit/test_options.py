@@ -23,6 +23,14 @@ def test_defaults_are_filled_in() -> None:
     assert "slot.name" not in options and "password" not in options
 
 
+def test_what_a_setting_says_for_all_is_stored_only_where_it_is_given() -> None:
+    assert not {"heartbeat.interval", "retention.hours", "changelog.max_bytes"} & validate("connection", GIVEN).keys()
+    assert "backfill.rows_per_span" not in validate("table", {})
+    given = validate("connection", GIVEN | {"retention.hours": "24", "changelog.max_bytes": "10GB"})
+    assert (given["retention.hours"], given["changelog.max_bytes"]) == ("24", str(10 << 30))
+    assert shown("connection", given)["retention.hours"] == "24"
+
+
 def test_values_get_one_form() -> None:
     options = validate(
         "connection",

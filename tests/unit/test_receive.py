@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from headwater import config
 from headwater.capture.receive import Heartbeat, Receiver
 from headwater.capture.until import Until
 from headwater.changelog.writer import WriterThread
 from headwater.errors import FencedError, SourceError
 from headwater.meta import lease, segments
+from headwater.settings.table import DEFAULTS, Settings
 from headwater.source.base import Inbox
 from headwater.source.postgres.frame import PostgresFraming
 from headwater.source.postgres.session import int_to_lsn, lsn_to_int
@@ -64,17 +64,19 @@ class Script:
 
 
 @pytest.fixture
-def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Log]:
-    monkeypatch.setattr(config, "FLUSH_INTERVAL_S", 0.0)  # every look is due
+def log(tmp_path: Path) -> Iterator[Log]:
     it = Log(tmp_path)
     yield it
     it.home.meta.close()
 
 
-def run(log: Log, batches: list[tuple[bytes, ...]], until: Until | None = None) -> tuple[Script, Receiver]:
+def run(
+    log: Log, batches: list[tuple[bytes, ...]], until: Until | None = None, flush_bytes: int = DEFAULTS.flush_bytes
+) -> tuple[Script, Receiver]:
+    settings = Settings(flush_interval_s=0.0, flush_bytes=flush_bytes)  # every look is due
     script = Script(log, batches)
     script.thread = WriterThread(log.writer, lambda: None, lambda _: None)
-    receiver = Receiver(script, script.thread, Heartbeat(script, 0), script.stopping, until)
+    receiver = Receiver(script, script.thread, Heartbeat(script, 0), script.stopping, until, settings=settings)
     try:
         receiver.run()
         assert script.thread.wait_idle(30)
@@ -95,21 +97,17 @@ def test_whole_transactions_are_published_and_then_acknowledged(log: Log) -> Non
     assert script.acknowledged[-1] == int_to_lsn(300) == log.info().resume_position
 
 
-def test_a_transaction_that_fills_the_inbox_is_published_in_pieces(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(config, "FLUSH_BYTES", 200)
+def test_a_transaction_that_fills_the_inbox_is_published_in_pieces(log: Log) -> None:
     batches = [(begin(101), relation(1, "a"), *(row("I", 1),) * 8), (row("I", 1),) * 8, (row("I", 1), commit(200)), ()]
-    script, _ = run(log, batches)
+    script, _ = run(log, batches, flush_bytes=200)
     assert len(held(log)) > 1 and held(log)[-1][1] == 17
     assert log.info().committed_index == 17
     assert set(script.acknowledged) <= {"0/64", int_to_lsn(200)}, "nothing inside a transaction is acknowledged"
 
 
-def test_a_keepalive_between_the_pieces_of_a_transaction_moves_nothing(
-    log: Log, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(config, "FLUSH_BYTES", 200)
+def test_a_keepalive_between_the_pieces_of_a_transaction_moves_nothing(log: Log) -> None:
     pieces = (begin(101), relation(1, "a"), *(row("I", 1),) * 8)
-    script, _ = run(log, [pieces, (keepalive(900),), (keepalive(900), *(row("I", 1),) * 2), ()])
+    script, _ = run(log, [pieces, (keepalive(900),), (keepalive(900), *(row("I", 1),) * 2), ()], flush_bytes=200)
     assert held(log), "a piece is published"
     assert log.info().committed_index == 0
     assert set(script.acknowledged) == {"0/64"} and log.info().position == "0/64"

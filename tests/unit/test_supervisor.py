@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import threading
@@ -11,10 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from headwater.config import CAPTURE_SILENCE_S
 from headwater.engine.home import Home
 from headwater.engine.serve import supervisor as engine_supervisor
 from headwater.engine.serve.supervisor import FIRST_WORD_S, RESTART, Supervisor, _Child
+from headwater.errors import InputError
+from headwater.settings.table import DEFAULTS
 from support.wait import wait_for
 
 SAYS = "import sys\nfor line in sys.stdin: print(line, end='', flush=True)"  # whatever it is told
@@ -76,7 +78,7 @@ def test_a_sign_of_life_is_heard_and_only_a_publication_wakes_others(
 
 def test_a_capture_that_is_not_heard_of_any_more_is_replaced(supervised: Supervised) -> None:
     silent = supervised.child
-    for silence_s in (CAPTURE_SILENCE_S / 4, CAPTURE_SILENCE_S + 1):
+    for silence_s in (DEFAULTS.capture_silence_s / 4, DEFAULTS.capture_silence_s + 1):
         assert silent.process.poll() is None, "not yet"
         supervised._looked_at = time.monotonic()  # and it has been listening
         silent.heard_at = time.monotonic() - silence_s
@@ -89,7 +91,7 @@ def test_a_capture_that_is_not_heard_of_any_more_is_replaced(supervised: Supervi
     wait_for(lambda: not failures(supervised), "what is over is not shown")
 
 
-@pytest.mark.parametrize(("seconds", "replaced"), [(CAPTURE_SILENCE_S + 1, False), (FIRST_WORD_S + 1, True)])
+@pytest.mark.parametrize(("seconds", "replaced"), [(DEFAULTS.capture_silence_s + 1, False), (FIRST_WORD_S + 1, True)])
 def test_a_capture_has_longer_until_its_first_word(supervised: Supervised, seconds: float, replaced: bool) -> None:
     slow = supervised.child
     slow.started_at = time.monotonic() - seconds
@@ -137,6 +139,15 @@ def test_a_capture_that_ends_is_started_again_after_a_pause_that_doubles(
     clock.now += RESTART.last_s + 1  # it ran for a while
     supervised.want({1})
     starts_again_after(RESTART.first_s)
+
+
+def test_a_capture_that_cannot_begin_says_why_until_another_can(supervised: Supervised, published: list[float]) -> None:
+    error = InputError("settings.value", "headwater.toml line 3: flush.bytes must be a size", "Correct it.")
+    supervised.tell(f"refused {json.dumps(error.as_dict())}")
+    wait_for(lambda: failures(supervised) == [error.message], "the status says so")
+    assert published == []
+    supervised.tell("alive")
+    wait_for(lambda: not failures(supervised), "what is over is not shown")
 
 
 def test_what_is_not_wanted_any_more_ends(supervised: Supervised) -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from headwater.config import MAX_SPANS, SPAN_BYTES, SPAN_ROWS
+from headwater.config import MAX_SPANS
 from headwater.model import Bound, ScanResult, Span
+from headwater.settings.table import DEFAULTS
 from headwater.source.spans import Extent
 
 INTEGERS = frozenset({"TINYINT", "SMALLINT", "INT", "BIGINT"})
@@ -36,8 +37,8 @@ class Plan:
         extent: Extent,
         key_types: tuple[str, ...],
         *,
-        span_rows: int = SPAN_ROWS,
-        span_bytes: int = SPAN_BYTES,
+        span_rows: int = DEFAULTS.rows_per_span,
+        span_bytes: int = DEFAULTS.span_bytes,
         max_spans: int = MAX_SPANS,
     ) -> Plan:
         """The plan for a table of this extent whose key columns have these lake types."""

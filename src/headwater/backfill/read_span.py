@@ -10,11 +10,12 @@ import pyarrow as pa
 
 from headwater.backfill.files import FILE_BYTES, ROW_GROUP_BYTES, FileWriter
 from headwater.backfill.filter import read_filter
-from headwater.config import LOCK_TIMEOUT_S, SCAN_BATCH_BYTES, SCAN_SLICE_S
+from headwater.config import LOCK_TIMEOUT_S, SCAN_BATCH_BYTES
 from headwater.decode.layout import RowLayout
 from headwater.decode.scanned import select_expression, text_expression, to_lake
 from headwater.decode.values import arrow_schema
 from headwater.model import Bound, RelationInfo, ScanResult, Span
+from headwater.settings.table import DEFAULTS
 from headwater.source.spans import Hooks, Reach, ScanTable
 from headwater.storage import Storage
 
@@ -29,7 +30,7 @@ class ScanJob:
     storage: Storage
     base_path: str  # of the base, in the storage
     label: str = "scan"  # how the files' names begin
-    slice_s: float = SCAN_SLICE_S
+    slice_s: float = DEFAULTS.slice_s  # then the scan stops, so that control takes effect soon
     lock_timeout_s: float = LOCK_TIMEOUT_S
     batch_bytes: int = SCAN_BATCH_BYTES
     row_group_bytes: int = ROW_GROUP_BYTES

@@ -6,9 +6,8 @@ import threading
 import time
 from collections.abc import Callable
 
-from headwater.config import CAPTURE_SILENCE_S
+from headwater.settings.table import DEFAULTS
 
-EVERY_S = CAPTURE_SILENCE_S / 10
 STEP_S = 60.0  # one step of the flow: what was received is handed over, an upstream that takes nothing is noticed
 OPEN_S = 600.0  # opening a log: many an upstream is asked, and after a failover its log is searched
 
@@ -20,9 +19,15 @@ class Liveness:
     that waits for a disk, an upstream or a slot goes on promising, and is heard.
     """
 
-    def __init__(self, say: Callable[[str], object], clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        say: Callable[[str], object],
+        clock: Callable[[], float] = time.monotonic,
+        silence_s: float = DEFAULTS.capture_silence_s,
+    ) -> None:
         self._say = say
         self._clock = clock
+        self._every_s = silence_s / 10  # one that is lost is no silence
         self._until = clock() + OPEN_S
         self._done = threading.Event()
 
@@ -45,5 +50,5 @@ class Liveness:
 
     def _run(self) -> None:
         self.speak()
-        while not self._done.wait(EVERY_S):
+        while not self._done.wait(self._every_s):
             self.speak()

@@ -1,10 +1,11 @@
 """The capture: the one process that reads an upstream's log and writes segments.
 
     python -m headwater.capture.process --home DIR --connection ID [--force] [--until POSITION|TIME]
+        [--config FILE] [--set NAME=VALUE …]
 
-It says `published INDEX POSITION` on stdout after each publication (and `reached` at the end that was asked for), and
-`alive` every few seconds. It ends when stdin closes or on SIGTERM, and keeps the connection's state in meta. What it
-received and did not publish comes again after the next start.
+It says `published INDEX POSITION` on stdout after each publication (and `reached` at the end that was asked for),
+`alive` every few seconds, and `refused ERROR` if it cannot begin at all. It ends when stdin closes or on SIGTERM, and
+keeps the connection's state in meta. What it received and did not publish comes again after the next start.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import ctypes
+import json
 import logging
 import os
 import select
@@ -37,6 +39,8 @@ from headwater.meta import connections, lease, merged, segments
 from headwater.meta.lease import Lease
 from headwater.meta.store import Meta
 from headwater.model import ConnectionInfo, ConnectionState
+from headwater.settings.load import Given, load
+from headwater.settings.table import DEFAULTS, Settings
 from headwater.source.base import Log
 from headwater.source.connected import source_of
 from headwater.storage import LocalStorage, Storage
@@ -50,16 +54,24 @@ log = logging.getLogger("headwater.capture")
 class Capture:
     """One connection's capture, from lease to lease."""
 
-    def __init__(self, meta: Meta, storage: Storage, connection_id: int, until: Until | None = None) -> None:
+    def __init__(
+        self,
+        meta: Meta,
+        storage: Storage,
+        connection_id: int,
+        until: Until | None = None,
+        settings: Settings = DEFAULTS,
+    ) -> None:
         self._meta = meta
         self._storage = storage
         self._until = until
+        self._settings = settings
         self._reached = False
         self._id = connection_id
         self._held: Lease | None = None
         self._stopping = threading.Event()
         self._flow: Log | None = None
-        self._liveness = Liveness(_say)
+        self._liveness = Liveness(_say, silence_s=settings.capture_silence_s)
 
     def stop(self) -> None:
         """Ends the capture soon; may be called from any thread."""
@@ -167,7 +179,8 @@ class Capture:
             flow.framing,
             at=crash.here,
         )
-        heartbeat = Heartbeat(flow, float(connection.options.get("heartbeat.interval", config.HEARTBEAT_INTERVAL_S)))
+        beat_s = float(connection.options.get("heartbeat.interval", self._settings.heartbeat_interval_s))
+        heartbeat = Heartbeat(flow, beat_s)
 
         known = flow.standing
 
@@ -183,7 +196,8 @@ class Capture:
 
         thread = WriterThread(writer, told, self._trouble)
         try:
-            receiver = Receiver(flow, thread, heartbeat, self._stopping, self._until, self._liveness.promise)
+            promise, settings = self._liveness.promise, self._settings
+            receiver = Receiver(flow, thread, heartbeat, self._stopping, self._until, promise, settings)
             receiver.run()
         finally:
             heartbeat.stop()
@@ -255,6 +269,8 @@ def main() -> int:
     parser.add_argument("--connection", required=True, type=int)
     parser.add_argument("--force", action="store_true", help="take the lease: the caller owns the home's lock")
     parser.add_argument("--until", help="the position or the time after which nothing is captured")
+    parser.add_argument("--config", help="the settings file, if it is not the home's")
+    parser.add_argument("--set", action="append", metavar="NAME=VALUE", help="a setting")
     arguments = parser.parse_args()
     logging.basicConfig(
         stream=sys.stderr, level=logging.INFO, format="%(asctime)s capture %(levelname)s %(message)s".lower()
@@ -262,9 +278,12 @@ def main() -> int:
     try:
         until = Until.parse(arguments.until) if arguments.until else None
         home = Path(arguments.home).absolute()
-        capture = Capture(Meta(config.meta_url_from(home)), LocalStorage(home), arguments.connection, until)
+        settings = load(home, Given.of(arguments.config, arguments.set))
+        meta = Meta(config.meta_url(home, settings.meta_url))
+        capture = Capture(meta, LocalStorage(home), arguments.connection, until, settings)
     except HeadwaterError as e:
         log.error("%s: %s", e.code, e.message)
+        _say(f"refused {json.dumps(e.as_dict())}")  # without settings there may be no meta to write it to
         return e.exit_status
     _stay_small()
     # in a thread: the handler may have interrupted the main thread while it holds the event's lock

@@ -7,10 +7,10 @@ import threading
 import time
 from collections.abc import Callable
 
-from headwater import config
 from headwater.capture.until import Until
 from headwater.changelog.writer import WriterThread
 from headwater.errors import HeadwaterError
+from headwater.settings.table import DEFAULTS, Settings
 from headwater.source.base import Inbox, Log
 
 LOOK_BYTES = 64 << 10  # below this it costs nothing to look for the end of a transaction again
@@ -61,6 +61,7 @@ class Receiver:
         stopping: threading.Event,
         until: Until | None = None,
         promise: Callable[[], None] = lambda: None,
+        settings: Settings = DEFAULTS,
     ) -> None:
         self.reached = False  # what `until` names
         self._until = until
@@ -70,6 +71,8 @@ class Receiver:
         self._heartbeat = heartbeat
         self._stopping = stopping
         self._promise = promise  # called again and again: we are not hanging
+        self._every_s = settings.flush_interval_s
+        self._most_bytes = settings.flush_bytes
         self._inbox = Inbox()
         self._open = False  # the inbox begins inside a transaction
         self._acknowledged = ""
@@ -77,10 +80,9 @@ class Receiver:
 
     def run(self) -> None:
         """Receives until stopped, or until the end that was asked for is reached."""
-        every = config.FLUSH_INTERVAL_S
         while not self._stopping.is_set() and not self.reached:
             self._promise()
-            self._flow.receive(self._inbox, self._wake_at(), config.FLUSH_BYTES)
+            self._flow.receive(self._inbox, self._wake_at(), self._most_bytes)
             self._thread.check()
             self._heartbeat.check()
             now = time.monotonic()
@@ -88,7 +90,7 @@ class Receiver:
                 self._looked_at = now
                 if self._flush():
                     self._flushed_at = now
-            ask = now - self._asked_at >= every
+            ask = now - self._asked_at >= self._every_s
             if ask:
                 self._find_moment()
             if ask or self._thread.position != self._acknowledged:
@@ -97,20 +99,18 @@ class Receiver:
 
     def _wake_at(self) -> float:
         """When there is something to do though nothing came."""
-        every = config.FLUSH_INTERVAL_S
-        at = self._asked_at + every
+        at = self._asked_at + self._every_s
         if self._inbox.count and self._thread.idle:
-            at = min(at, max(self._flushed_at, self._looked_at) + every)
+            at = min(at, max(self._flushed_at, self._looked_at) + self._every_s)
         return at
 
     def _due(self, now: float) -> bool:
-        """A full inbox at once; else a quarter of a second after the last time, so a lone change passes at once."""
-        if self._inbox.size >= config.FLUSH_BYTES:
+        """A full inbox at once; else an interval after the last time, so a lone change passes at once."""
+        if self._inbox.size >= self._most_bytes:
             return True
-        every = config.FLUSH_INTERVAL_S
-        if not self._inbox.count or not self._thread.idle or now - self._flushed_at < every:
+        if not self._inbox.count or not self._thread.idle or now - self._flushed_at < self._every_s:
             return False
-        return self._inbox.size < LOOK_BYTES or now - self._looked_at >= every
+        return self._inbox.size < LOOK_BYTES or now - self._looked_at >= self._every_s
 
     def _flush(self) -> bool:
         """Hands over what may be cut off; False if that is nothing yet."""
@@ -120,7 +120,7 @@ class Receiver:
         del data, lengths
         messages, size = cut.whole, cut.whole_bytes
         if not messages:
-            if self._inbox.size < config.FLUSH_BYTES or not cut.piece:
+            if self._inbox.size < self._most_bytes or not cut.piece:
                 return False  # the end of the transaction is still to come
             messages, size = cut.piece, cut.piece_bytes
         self._wait_for_writer()

@@ -18,12 +18,12 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from headwater.changelog import reader, segment
-from headwater.config import SEGMENT_BYTES
 from headwater.errors import HeadwaterError
 from headwater.meta import merged, segments
 from headwater.meta.merged import Aged
 from headwater.meta.store import Meta
 from headwater.model import Op, Part, Segment
+from headwater.settings.table import DEFAULTS
 from headwater.storage import Storage
 
 LEAST = 16  # fewer are not worth a file, unless their period is over
@@ -35,7 +35,7 @@ PART_BYTES = 8 << 20
 HELD_BYTES = 64 << 20  # what waits in memory, over all tables
 
 
-def plan(found: Sequence[Aged], now: float, most_bytes: int = SEGMENT_BYTES) -> tuple[int, int] | None:
+def plan(found: Sequence[Aged], now: float, most_bytes: int = DEFAULTS.segment_bytes) -> tuple[int, int] | None:
     """The index range of the segments that are to become one, or None; `found` in index order."""
     for stretch in _stretches(found, most_bytes):
         over = _period(stretch[0].created_at) < _period(now)
@@ -88,6 +88,7 @@ def merge_once(
     *,
     now: float,
     age_s: float,
+    most_bytes: int = DEFAULTS.segment_bytes,
     check: Callable[[Connection], None] = lambda c: None,
     at: Callable[[str], None] = lambda point: None,
 ) -> Segment | None:
@@ -98,7 +99,7 @@ def merge_once(
     them. A crash before the transaction leaves a file that the next start removes; after it nothing is left to do.
     """
     with meta.read() as c:
-        due = plan(merged.aged(c, connection_id, now - age_s), now)
+        due = plan(merged.aged(c, connection_id, now - age_s), now, most_bytes)
         old = [] if due is None else segments.between(c, connection_id, *due)
     if not old:
         return None

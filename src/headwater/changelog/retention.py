@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 
-from headwater.config import RETENTION_S
 from headwater.meta import connections, segments
 from headwater.meta.store import Meta
 from headwater.storage import Storage
@@ -16,7 +15,7 @@ def expire(
     connection_id: int,
     *,
     needed_after: int,
-    keep_s: float = RETENTION_S,
+    keep_s: float,
     now: float | None = None,
 ) -> int:
     """Removes segments whose changes are all at or below `needed_after` and that are older than `keep_s`.

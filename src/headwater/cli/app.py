@@ -10,6 +10,7 @@ import typer
 
 from headwater import __version__, config
 from headwater.cli import frame
+from headwater.settings.load import Given
 
 app = typer.Typer(
     add_completion=False,
@@ -23,6 +24,16 @@ Home = Annotated[
     typer.Option(
         "--home", metavar="DIR", help=f"Home directory [default: HEADWATER_HOME, else {config.DEFAULT_HOME}]."
     ),
+]
+Config = Annotated[
+    str | None,
+    typer.Option("--config", metavar="FILE", help="Settings file [default: HEADWATER_CONFIG, else the home's]."),
+]
+Set = Annotated[
+    list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A setting, for this command; may be repeated.")
+]
+Master = Annotated[
+    str | None, typer.Option("--master", metavar="URL", help="Where Spark runs; the same as --set spark.master=URL.")
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON envelope instead of text.")]
 
@@ -63,6 +74,9 @@ def run(
     metrics_port: Annotated[
         int, typer.Option("--metrics-port", metavar="N", min=0, max=65535, help="Serve /metrics on 127.0.0.1; 0: off.")
     ] = 0,
+    master: Master = None,
+    set: Set = None,
+    config_file: Config = None,
     home: Home = None,
     json: Json = False,
 ) -> None:
@@ -78,6 +92,7 @@ def run(
             metrics_port=metrics_port,
             quiet=json,
             until=until,
+            given=Given.of(config_file, set, master),
         )
 
 
@@ -95,6 +110,9 @@ def sql(
     max_age: Annotated[
         str, typer.Option("--max-age", metavar="DURATION", help="Fail if a table is further behind its upstream.")
     ] = "",
+    master: Master = None,
+    set: Set = None,
+    config_file: Config = None,
     home: Home = None,
 ) -> None:
     """Run statements at the newest epoch; a shell when nothing is given."""
@@ -102,7 +120,8 @@ def sql(
 
     with frame.envelope("sql", False, home):
         wanted = wanted_of(require_complete, timeout, max_age)
-        run_sql(command, file, config.home_from(home), format=str(format), wanted=wanted)
+        given = Given.of(config_file, set, master)
+        run_sql(command, file, config.home_from(home), format=str(format), wanted=wanted, given=given)
 
 
 @app.command()
@@ -129,6 +148,21 @@ def status(
 
     with frame.envelope("status", json, home) as reply:
         reply.result = carry_out(config.home_from(home), once=once, quiet=json)
+
+
+@app.command()
+def settings(
+    master: Master = None,
+    set: Set = None,
+    config_file: Config = None,
+    home: Home = None,
+    json: Json = False,
+) -> None:
+    """Show every setting, its value and where that comes from."""
+    from headwater.cli.settings import settings as carry_out
+
+    with frame.envelope("settings", json, home) as reply:
+        reply.result = carry_out(config.home_from(home), Given.of(config_file, set, master), quiet=json)
 
 
 class Upstreams(StrEnum):

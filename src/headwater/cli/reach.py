@@ -13,6 +13,7 @@ from headwater.cli import render
 from headwater.engine.results import TableStatus
 from headwater.engine.serve.remote import Answering, find
 from headwater.errors import HeadwaterError
+from headwater.settings.load import NOTHING, Given
 
 
 class Facade(Answering, Protocol):
@@ -44,21 +45,21 @@ class Facade(Answering, Protocol):
     def close(self) -> None: ...
 
 
-def open_home(home: Path) -> Facade:
+def open_home(home: Path, given: Given = NOTHING) -> Facade:
     """An engine of this process for the home; what it has to say goes to stderr."""
-    hw = cast(Callable[[Path], Facade], headwater.open)(home)
+    hw = cast(Callable[..., Facade], headwater.open)(home, config=given.file, settings=given.values)
     hw.on_notice = lambda text: render.console(sys.stderr).print(render.warning(text))
     return hw
 
 
 @contextlib.contextmanager
-def reach(home: Path) -> Iterator[Answering]:
+def reach(home: Path, given: Given = NOTHING) -> Iterator[Answering]:
     """Something that answers about the home; closed afterwards."""
     server = find(home)
     if server is not None:
         yield server
         return
-    hw = open_home(home)
+    hw = open_home(home, given)
     try:
         yield hw
     finally:

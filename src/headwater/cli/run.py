@@ -18,12 +18,21 @@ from headwater.cli import frame, render
 from headwater.cli.reach import open_home
 from headwater.cli.screen import Screen
 from headwater.engine.results import TableStatus
+from headwater.settings.load import NOTHING, Given
 from headwater.sql.parse import parse
 from headwater.sql.steps import steps
 
 
 def run(
-    file: str | None, home: Path, *, once: bool, fold: bool, quiet: bool, metrics_port: int = 0, until: str = ""
+    file: str | None,
+    home: Path,
+    *,
+    once: bool,
+    fold: bool,
+    quiet: bool,
+    metrics_port: int = 0,
+    until: str = "",
+    given: Given = NOTHING,
 ) -> dict[str, Any]:
     """Runs until Ctrl-C, with `once` until every table has caught up, with `until` up to that place in the log.
 
@@ -36,7 +45,7 @@ def run(
     # py4j logs a dead JVM through the root logger, which without a handler gets one that prints everything to stderr;
     # what we log is in the home's journal
     logging.getLogger().addHandler(logging.NullHandler())
-    hw = open_home(home)
+    hw = open_home(home, given)
     hw.on_notice = lambda text: err.print(render.warning(text))  # the console that a live screen knows of
     try:
         work = partial(hw.run, text, once=once, fold=fold, metrics_port=metrics_port, until=until)

@@ -12,7 +12,8 @@ from headwater.engine.query.queries import Wanted
 from headwater.engine.results import Result
 from headwater.engine.serve.remote import Answering
 from headwater.errors import InputError
-from headwater.source.options import seconds
+from headwater.settings.load import NOTHING, Given
+from headwater.settings.values import seconds
 from headwater.sql.parse import parse
 from headwater.sql.statements import Statement
 from headwater.sql.steps import steps
@@ -25,21 +26,23 @@ def wanted_of(require_complete: bool, timeout: str, max_age: str) -> Wanted:
     return Wanted(require_complete, _duration("--timeout", timeout), _duration("--max-age", max_age))
 
 
-def run_sql(command: str | None, file: str | None, home: Path, *, format: str, wanted: Wanted) -> None:
+def run_sql(
+    command: str | None, file: str | None, home: Path, *, format: str, wanted: Wanted, given: Given = NOTHING
+) -> None:
     """Runs what was given; without anything on a terminal, a shell."""
     if command is not None and file is not None:
         raise InputError("input.usage", "both -c and -f are given", "Give one of them.")
     if command is None and file is None and sys.stdin.isatty():
         from headwater.cli.shell import shell
 
-        with reach(home) as engine:
+        with reach(home, given) as engine:
             shell(engine, home, Printer(format), wanted)
         return
     text = command if command is not None else frame.read_text(file) if file is not None else _stdin()
     statements = parse(text)  # all of it before any of it: a typo at the end changes nothing
     printer = Printer(format)
     if statements:
-        with reach(home) as engine:
+        with reach(home, given) as engine:
             run_statements(engine, statements, printer, wanted)
     printer.end()
 

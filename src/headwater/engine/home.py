@@ -17,6 +17,8 @@ from headwater.engine.serve.wire import SOCKET
 from headwater.errors import MachineError
 from headwater.meta.store import Meta
 from headwater.rundir import LOCK, META, private_file, usable_home
+from headwater.settings.load import load
+from headwater.settings.table import DEFAULTS, Settings
 from headwater.storage import LocalStorage, Storage
 
 HOMES_SHOWN = 3
@@ -30,18 +32,19 @@ class Home:
     storage: Storage
     meta: Meta
     notices: tuple[str, ...] = ()
+    settings: Settings = DEFAULTS
     live: Live = field(default_factory=Live, repr=False, compare=False)
 
     @classmethod
-    def open(cls, path: Path) -> Home:
-        """Opens the home and creates what is missing."""
+    def open(cls, path: Path, settings: Settings | None = None) -> Home:
+        """Opens the home and creates what is missing; without `settings` they are those of its file."""
+        settings = load(path) if settings is None else settings
         notices = [] if is_home(path) else [f"created the home {path}"]
         if usable_home(path):
             notices.append(f"{path} was open to other users; from now on only its owner can read it")
-        url = config.meta_url_from(path)
-        if url == config.own_meta_url(path):
+        if not settings.meta_url:
             private_file(path / META)
-        return cls(path, LocalStorage(path), Meta(url), tuple(notices))
+        return cls(path, LocalStorage(path), Meta(config.meta_url(path, settings.meta_url)), tuple(notices), settings)
 
     @property
     def socket(self) -> Path:

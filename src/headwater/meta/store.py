@@ -119,7 +119,7 @@ def _refusal(text: str) -> MachineError:
     if "full" in text or "disk I/O" in text:
         hint = "Free space on the disk; work continues by itself."
         return MachineError("home.disk_full", f"no space left for meta: {text}", hint, Retry.AUTO)
-    hint = "Start its database, or correct HEADWATER_META; what runs already retries."
+    hint = "Start its database, or correct the setting meta.url; what runs already retries."
     return MachineError("meta.unreachable", f"meta does not answer: {text}", hint, Retry.AUTO)
 
 

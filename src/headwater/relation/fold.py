@@ -18,7 +18,6 @@ from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as fn
 
-from headwater import config
 from headwater.backfill.files import FileWriter
 from headwater.decode.values import arrow_schema
 from headwater.errors import JobError, Retry
@@ -27,6 +26,7 @@ from headwater.relation import base, read
 from headwater.relation.keys import in_any, literal
 from headwater.relation.overlay import Overlay, read_keys
 from headwater.relation.schema import GONE, OP, UPSERT, quoted
+from headwater.settings.table import DEFAULTS, Settings
 from headwater.storage import Storage
 
 MEASURED_ROWS = 1024  # at once
@@ -42,11 +42,12 @@ def fold(
     overlay: Overlay,
     app_id: str,
     version: int,
-    settings: Mapping[str, str] | None = None,
+    conf: Mapping[str, str] | None = None,
+    settings: Settings = DEFAULTS,
 ) -> int:
     """Moves the overlay into the base and gives the Delta version that holds it; once per (app_id, version).
 
-    `settings` are those of the session that does it.
+    `conf` is for the session that does it.
 
     Afterwards the base holds the layout's covered spans as they are at the overlay's index. The caller is the base's
     only committer. A base that already has this fold is left alone.
@@ -63,13 +64,18 @@ def fold(
     }
     newest = base.current_version(storage, relation.base_path)
     few = base.few_files(storage, relation.base_path, newest)
-    small = few if few is not None and few.bytes < config.REPLACED_BYTES else None
+    small = few if few is not None and few.bytes < settings.replaced_bytes else None
     if small:
         transaction["spark.databricks.delta.merge.deletionVectors.persistent"] = "false"
-    for name, value in {"spark.sql.session.timeZone": "UTC", **(settings or {}), **transaction}.items():
+    for name, value in {"spark.sql.session.timeZone": "UTC", **(conf or {}), **transaction}.items():
         own.conf.set(name, value)
     exact = layout.complete and layout.base_version == newest  # the base holds what the layout shows, and nothing else
-    if small and exact and not small.marked and _fits(storage, relation, small, overlay):
+    if (
+        small
+        and exact
+        and not small.marked
+        and _fits(storage, relation, small, overlay, settings.replaced_memory_bytes)
+    ):
         files = _write(own, storage, relation, layout, overlay)
         return base.replace_files(storage, relation.base_path, newest, files, app_id, version)
     _merge(own, storage, relation, layout, overlay)
@@ -95,9 +101,8 @@ def remove(session: SparkSession, storage: Storage, relation: RelationInfo, span
     return base.current_version(storage, relation.base_path)
 
 
-def _fits(storage: Storage, relation: RelationInfo, few: base.Few, overlay: Overlay) -> bool:
-    """Whether base and overlay take little memory: values that repeat take no room in a file."""
-    left = config.REPLACED_MEMORY
+def _fits(storage: Storage, relation: RelationInfo, few: base.Few, overlay: Overlay, left: int) -> bool:
+    """Whether base and overlay take no more memory than is left: values that repeat take no room in a file."""
     for path in (*(f"{relation.base_path}/{path}" for path in few.paths), *(layer.path for layer in overlay.layers)):
         with pq.ParquetFile(storage.open(path)) as file:
             for batch in file.iter_batches(batch_size=MEASURED_ROWS):

@@ -27,6 +27,7 @@ from headwater.relation.judge import after_truncate, judge, settled, truncated
 from headwater.relation.net import holes, net, touched
 from headwater.relation.schema import MISSING, overlay_schema
 from headwater.relation.tail import Report, Tails
+from headwater.settings.table import DEFAULTS, Settings
 from headwater.source.kinds import kind
 from headwater.storage import Storage
 
@@ -79,8 +80,16 @@ class Overlays:
     when the last user of an old answer is done; `sweep` removes what crashed or forgetful users left.
     """
 
-    def __init__(self, storage: Storage, meta: Meta, *, sees: Sees | None = None, report: Report | None = None) -> None:
-        self.tails = Tails(storage, meta, report)
+    def __init__(
+        self,
+        storage: Storage,
+        meta: Meta,
+        *,
+        sees: Sees | None = None,
+        report: Report | None = None,
+        settings: Settings = DEFAULTS,
+    ) -> None:
+        self.tails = Tails(storage, meta, report, settings)
         self._storage = storage
         self._meta = meta
         self._given = sees  # else what the relation's kind of upstream says

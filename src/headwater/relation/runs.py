@@ -13,7 +13,6 @@ from dataclasses import dataclass
 import pyarrow as pa
 from sqlalchemy.engine import Connection
 
-from headwater.config import TAIL_CHANGES
 from headwater.meta import changes as changes_of
 from headwater.meta import runs as meta_runs
 from headwater.meta.store import Meta
@@ -36,7 +35,7 @@ class Plan:
     first_index: int
 
 
-def plan(chain: list[RunInfo], start: int, upto: int, changes: int, limit: int = TAIL_CHANGES) -> Plan | None:
+def plan(chain: list[RunInfo], start: int, upto: int, changes: int, limit: int) -> Plan | None:
     """The run that is due, or None. `chain` are the usable runs from `start` on, `changes` lie after them."""
     if changes <= limit:
         return None
@@ -56,7 +55,7 @@ def write(
     layout: Layout,
     index: int,
     *,
-    limit: int = TAIL_CHANGES,
+    limit: int,
     check: Callable[[Connection], None] | None = None,
 ) -> RunInfo | None:
     """Turns a tail that has grown past the limit into a run; None if none is due.

@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from headwater.changelog.reader import read_table
-from headwater.config import OVERLAY_BYTES, TAIL_CHANGES
 from headwater.decode.changes import Changes, changes_schema, decode_changes
 from headwater.meta import changes as changes_of
 from headwater.meta import relations
 from headwater.meta.store import Meta
 from headwater.model import RelationInfo
 from headwater.relation.schema import INDEX
+from headwater.settings.table import DEFAULTS, Settings
 from headwater.storage import Storage
 
 MOST_CHUNKS = 64
@@ -40,11 +40,13 @@ class Tails:
     those after the relation's counted index, which was `before`.
     """
 
-    def __init__(self, storage: Storage, meta: Meta, report: Report | None = None, bytes: int = OVERLAY_BYTES) -> None:
+    def __init__(
+        self, storage: Storage, meta: Meta, report: Report | None = None, settings: Settings = DEFAULTS
+    ) -> None:
         self._storage = storage
         self._meta = meta
         self._report = report
-        self._bytes = bytes
+        self._settings = settings
         self._kept: dict[int, _Kept] = {}  # in order of use
         self._lock = threading.Lock()
 
@@ -98,12 +100,11 @@ class Tails:
             tables.append(decoded.table)
         return pa.concat_tables(tables)
 
-    @staticmethod
-    def _trim(kept: _Kept, after: int) -> None:
+    def _trim(self, kept: _Kept, after: int) -> None:
         """Drops what lies before the place that readers start from now, once it is worth it."""
         if kept.table.num_rows and kept.after < after:
             later = _between(kept.table, after, kept.upto)
-            if kept.table.num_rows - later.num_rows > TAIL_CHANGES:
+            if kept.table.num_rows - later.num_rows > self._settings.tail_changes:
                 kept.table, kept.after = later.combine_chunks(), after
 
     def _shrink(self, used: int) -> None:
@@ -111,7 +112,7 @@ class Tails:
         with self._lock:
             total = sum(k.table.nbytes for k in self._kept.values())
             for id in list(self._kept):
-                if total <= self._bytes:
+                if total <= self._settings.tail_memory_bytes:
                     break
                 if id != used:
                     total -= self._kept.pop(id).table.nbytes

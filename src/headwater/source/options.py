@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
 from dataclasses import dataclass
 
-from headwater import config
+from headwater.settings.values import Check, one_of, seconds, size, text, whole
 
 SECRET = "password"
-Check = Callable[[str], str]
 
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One option. `check` gives the value in its one form, or raises ValueError with what is allowed."""
+    """One option. `check` gives the value in its one form, or raises ValueError with what is allowed.
+
+    Where a setting bears the same name (settings/table.py), that is the default, and nothing is stored.
+    """
 
     name: str
     check: Check
@@ -23,55 +23,6 @@ class Option:
     required: bool = False
     shown: bool = True
     live: bool = False  # ALTER TABLE changes it while the table runs; it is not part of what a definition means
-
-
-def text(value: str) -> str:
-    if not value.strip() or "\x00" in value:
-        raise ValueError("must not be empty")
-    return value
-
-
-def one_of(*allowed: str) -> Check:
-    def check(value: str) -> str:
-        if value.lower() not in allowed:
-            raise ValueError(f"must be {' or '.join(repr(a) for a in allowed)}")
-        return value.lower()
-
-    return check
-
-
-def whole(low: int, high: int) -> Check:
-    def check(value: str) -> str:
-        if not re.fullmatch(r"[+-]?\d{1,18}", value.strip()) or not low <= int(value) <= high:
-            raise ValueError(f"must be a whole number from {low} to {high}")
-        return str(int(value))
-
-    return check
-
-
-def boolean(value: str) -> str:
-    if value.lower() in ("true", "on", "yes", "1"):
-        return "true"
-    if value.lower() in ("false", "off", "no", "0"):
-        return "false"
-    raise ValueError("must be 'true' or 'false'")
-
-
-_UNITS = {"": 1.0, "s": 1.0, "ms": 0.001, "m": 60.0, "min": 60.0, "h": 3600.0}
-
-
-def seconds(low: float, high: float, whole: bool = False) -> Check:
-    """A duration (`10`, `10s`, `500ms`, `1m`) in seconds."""
-
-    def check(value: str) -> str:
-        m = re.fullmatch(r"(\d{1,9}(?:\.\d{1,6})?)\s*(ms|s|min|m|h|)", value.strip().lower())
-        seconds = float(m.group(1)) * _UNITS[m.group(2)] if m else -1.0
-        if not low <= seconds <= high or (whole and seconds != int(seconds)):
-            kind = "whole seconds" if whole else "seconds"
-            raise ValueError(f"must be a duration from {low:g} to {high:,.10g} {kind}, like '10' or '10s'")
-        return f"{seconds:g}" if seconds != int(seconds) else str(int(seconds))
-
-    return check
 
 
 def ssl_mode(value: str) -> str:
@@ -97,18 +48,15 @@ def connection(type: str, port: str, user: str, *own: Option) -> tuple[Option, .
             "heartbeat.interval",
             seconds(0, 3600),
             "How often an idle upstream is made to move its log; `0` turns it off.",
-            f"{config.HEARTBEAT_INTERVAL_S:g}",
         ),
         Option(
             "retention.hours",
             whole(0, 24 * 365),
             "How long changes stay in the changelog at least, and at most for a table that has failed.",
-            f"{config.RETENTION_S / 3600:g}",
         ),
         Option(
             "changelog.max_bytes",
-            whole(0, 10**15),
+            size(0, 10**15),
             "Size of the changelog above which failed tables and `retention.hours` keep nothing; `0` is no limit.",
-            "0",
         ),
     )

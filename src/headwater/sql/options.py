@@ -10,11 +10,11 @@ import difflib
 from collections.abc import Callable, Mapping
 from typing import Literal, TypedDict
 
-from headwater import config
 from headwater.errors import SqlError
 from headwater.model import Delivery
+from headwater.settings.values import boolean, one_of, text, whole
 from headwater.source.kinds import KINDS
-from headwater.source.options import Option, boolean, one_of, text, whole
+from headwater.source.options import Option
 
 OptionKind = Literal["connection", "table"]
 TYPE = "type"
@@ -55,7 +55,6 @@ TABLE = (
         "backfill.rows_per_span",
         whole(1, 100_000_000),
         "Rows that one scan is planned for.",
-        str(config.SPAN_ROWS),
         live=True,
     ),
     Option(

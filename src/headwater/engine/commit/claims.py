@@ -14,11 +14,11 @@ from dataclasses import dataclass
 
 from sqlalchemy.engine import Connection
 
-from headwater.config import RETENTION_S
 from headwater.engine.commit.holds import needed_by
 from headwater.errors import DataError
 from headwater.meta import relations, segments
 from headwater.model import ConnectionInfo, RelationInfo, TableState
+from headwater.settings.table import DEFAULTS, Settings
 
 GRACE_S = 300.0  # by then a table that can be folded to where it stopped has been
 
@@ -37,11 +37,17 @@ class Kept:
     over: int
 
 
-def enforce(c: Connection, connection: ConnectionInfo, oldest_epoch: int, now: float | None = None) -> Kept:
+def enforce(
+    c: Connection,
+    connection: ConnectionInfo,
+    oldest_epoch: int,
+    now: float | None = None,
+    settings: Settings = DEFAULTS,
+) -> Kept:
     """Revokes the claims of tables that failed too long ago, and says what the others need."""
     now = time.time() if now is None else now
-    keep_s = float(connection.options.get("retention.hours", RETENTION_S / 3600)) * 3600
-    most = int(connection.options.get("changelog.max_bytes", 0))
+    keep_s = float(connection.options.get("retention.hours", settings.retention_hours)) * 3600
+    most = int(connection.options.get("changelog.max_bytes", settings.changelog_max_bytes))
     over = segments.index_over(c, connection.id, most) if most else 0
     needed = connection.committed_index
     for relation in relations.all(c, connection.id):

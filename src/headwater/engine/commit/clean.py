@@ -6,7 +6,6 @@ import time
 from dataclasses import dataclass, field
 from functools import partial
 
-from headwater import config
 from headwater.changelog import retention, segment
 from headwater.engine.commit import claims
 from headwater.engine.commit.claims import Kept
@@ -30,10 +29,11 @@ class Cleaner:
     _dropped: dict[str, int] = field(default_factory=dict)  # folder of a dropped table → the last pin that may need it
 
     def clean(self) -> None:
+        settings = self.home.settings
         with self.home.meta.owned(self.held) as c:
-            epochs.thin(c, time.time() - config.HISTORY_S)
-            kept = {x.id: claims.enforce(c, x, epochs.oldest(c)) for x in connections.all(c)}
-            before = min(time.time() - min(RETIRED_KEPT_S, config.HISTORY_S), epochs.unread_since(c))
+            epochs.thin(c, time.time() - settings.history_s)
+            kept = {x.id: claims.enforce(c, x, epochs.oldest(c), settings=settings) for x in connections.all(c)}
+            before = min(time.time() - min(RETIRED_KEPT_S, settings.history_s), epochs.unread_since(c))
             retired = [*runs.remove_retired(c, before), *merged.remove_retired(c, before)]
         self.home.storage.remove(retired)
         for connection_id, what in kept.items():

@@ -7,7 +7,6 @@ import time
 from dataclasses import dataclass
 from functools import partial
 
-from headwater.config import FOLD_AGE_S, FOLD_BUDGET, OVERLAY_CHANGES
 from headwater.engine.commit.committer import Committer
 from headwater.engine.commit.merger import Merger
 from headwater.engine.failures import Who
@@ -19,6 +18,7 @@ from headwater.meta import epochs, progress, relations
 from headwater.meta.lease import Lease
 from headwater.meta.progress import Range
 from headwater.model import Layout, RelationInfo, TableState
+from headwater.settings.table import DEFAULTS, Settings
 
 log = logging.getLogger(__name__)
 
@@ -36,6 +36,7 @@ class Unfolded:
     layout: Layout
     index: int
     folded_at: float
+    settings: Settings = DEFAULTS
 
     @property
     def settled(self) -> bool:
@@ -43,19 +44,19 @@ class Unfolded:
 
     def urgent(self) -> bool:
         """The overlay is at its cap: it is folded whatever the budget says."""
-        return self.changes >= (OVERLAY_CHANGES if self.settled else UNSETTLED_CHANGES)
+        return self.changes >= (self.settings.fold_changes if self.settled else UNSETTLED_CHANGES)
 
     def due(self, now: float) -> bool:
         if self.urgent() or (self.layout.complete and not self.settled):
             return True
         if len(self.layout.spans) >= UNSETTLED_SPANS:
             return True
-        return self.changes > 0 and now - self.folded_at >= FOLD_AGE_S
+        return self.changes > 0 and now - self.folded_at >= self.settings.fold_age_s
 
     def idle(self, now: float) -> bool:
         """Nothing has changed for so long that it should not hold back the changelog of those that do change."""
         behind = self.settled and not self.changes and self.layout.log_index < self.index
-        return behind and now - self.folded_at >= FOLD_AGE_S
+        return behind and now - self.folded_at >= self.settings.fold_age_s
 
 
 class Folds:
@@ -149,7 +150,7 @@ class Folds:
         began = time.monotonic()
         folded = self._committer.fold(relation_id) is not None
         took = time.monotonic() - began
-        self._rest_until = time.monotonic() + took * (1 / FOLD_BUDGET - 1)
+        self._rest_until = time.monotonic() + took * (1 / self._home.settings.fold_budget - 1)
         if folded:
             self._home.live.counters.took("headwater_fold_seconds", took, relation_id)
             log.info("folded relation=%s seconds=%.2f", relation_id, took)
@@ -170,4 +171,8 @@ class Folds:
                 if layout.spans
             }
             self.changes = progress.changes(c, ranges)
-        return [Unfolded(r, self.changes[r.id], layout, i, folded[r.id]) for r, layout, i in found if r.id in ranges]
+        return [
+            Unfolded(r, self.changes[r.id], layout, i, folded[r.id], self._home.settings)
+            for r, layout, i in found
+            if r.id in ranges
+        ]

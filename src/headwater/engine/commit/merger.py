@@ -31,9 +31,10 @@ class Merger:
             lost = self._reader.lost_rows(relation, layout, overlay)
             if lost is not None and lost.num_rows:  # a fold would lose them for good
                 raise fold.must_scan_again(relation, lost.num_rows)
-            session, settings = self._session(), task_settings(max(1, share() // 2))
+            session, storage, settings = self._session(), self._home.storage, self._home.settings
+            conf = task_settings(max(1, share() // 2))
             with pool(session, "folds"):
-                return fold.fold(session, self._home.storage, relation, layout, overlay, app_id, version, settings)
+                return fold.fold(session, storage, relation, layout, overlay, app_id, version, conf, settings)
 
     def remove(self, relation: RelationInfo, spans: list[Span]) -> int:
         """Takes the rows of spans that are read again (where keys have no order: all) out of the base."""
@@ -47,4 +48,5 @@ class Merger:
             crash.here("run.written")
             lease.check(c, held)
 
-        return runs.write(self._reader.overlays, storage, meta, relation, layout, index, check=check) is not None
+        overlays, limit = self._reader.overlays, self._home.settings.tail_changes
+        return runs.write(overlays, storage, meta, relation, layout, index, limit=limit, check=check) is not None

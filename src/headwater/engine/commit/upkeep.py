@@ -10,7 +10,7 @@ from functools import partial
 
 from pyspark.sql import SparkSession
 
-from headwater import config, crash
+from headwater import crash
 from headwater.changelog import merge
 from headwater.engine.commit.committer import Committer
 from headwater.engine.failures import Who
@@ -68,7 +68,7 @@ class Upkeep:
             looked, now = self._of(relation), time.monotonic()
             if looked.due(relation.base_version, now):
                 looked.version, looked.at = relation.base_version, now
-                looked.again_at = now + min(LOOK_S, config.HISTORY_S / 4)
+                looked.again_at = now + min(LOOK_S, self.home.settings.history_s / 4)
                 if self.guard.attempt("upkeep", relation.id, partial(self._tended, relation), False):
                     return
 
@@ -91,7 +91,8 @@ class Upkeep:
             self.home.storage,
             connection_id,
             now=time.time(),
-            age_s=config.SEGMENT_AGE_S,
+            age_s=self.home.settings.segment_age_s,
+            most_bytes=self.home.settings.segment_bytes,
             check=lambda c: lease.check(c, self.held),
             at=crash.here,
         )
@@ -102,7 +103,7 @@ class Upkeep:
         storage = self.home.storage
         version, files = rewrite.look(storage, relation)
         # while a base is being filled it is rewritten by nobody: spans would wait for it, and it pays once, at the end
-        way = None if relation.state is TableState.FILLING else due(files, many=config.BASE_FILES)
+        way = None if relation.state is TableState.FILLING else due(files, many=self.home.settings.base_files)
         if way is not None and self._rewritten(relation, way):
             return True
         if checkpoint_due(version, commits.last_checkpoint(storage, relation.base_path)):
@@ -121,7 +122,7 @@ class Upkeep:
         finally:
             if did:
                 took = time.monotonic() - began
-                self._rest_until = time.monotonic() + took * (1 / config.UPKEEP_BUDGET - 1)
+                self._rest_until = time.monotonic() + took * (1 / self.home.settings.upkeep_budget - 1)
         if did:
             self._of(relation).again_at = 0.0  # there may be more to do
         return did
@@ -159,14 +160,16 @@ class Upkeep:
             at = None if min(needed) >= newest else rewrite.committed_at(storage, relation, min(needed))
             if at is None and min(needed) < newest:
                 return False  # so old that its commit is gone: nothing is known of when its files were removed
-            hours = retention_hours(time.time(), config.HISTORY_S, at)
+            hours = retention_hours(time.time(), self.home.settings.history_s, at)
             dead = rewrite.dead(storage, relation, time.time() - hours * 3600)
-            if not vacuum_due(dead.files, dead.bytes, live_bytes, many=config.BASE_FILES):
+            if not vacuum_due(dead.files, dead.bytes, live_bytes, many=self.home.settings.base_files):
                 return False
             session = self.session()
             with jobs.pool(session, "upkeep"):
                 rewrite.vacuum(session, storage, relation, hours)
-        looked.vacuum_at = time.monotonic() + config.HISTORY_S  # what was removed since may be dead only after that
+        looked.vacuum_at = (
+            time.monotonic() + self.home.settings.history_s
+        )  # what was removed since may be dead only after that
         log.info("vacuumed relation=%s", relation.id)
         return True
 

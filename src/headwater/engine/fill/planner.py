@@ -10,7 +10,6 @@ from headwater import crash
 from headwater.backfill.plan import Plan
 from headwater.backfill.plan import spans as spans_of
 from headwater.backfill.read_span import scan_table
-from headwater.config import SMALL_BYTES, SPAN_BYTES, SPAN_ROWS
 from headwater.engine.commit import epoch
 from headwater.engine.fill.scanner import record, wanted_rows
 from headwater.engine.home import Home
@@ -18,6 +17,7 @@ from headwater.meta import connections, relations, spans
 from headwater.meta.lease import Lease
 from headwater.meta.spans import PlannedTo
 from headwater.model import RelationInfo, Span, SpanState
+from headwater.settings.table import Settings
 from headwater.source.connected import upstream_of
 from headwater.source.spans import Extent, KeyWalk
 
@@ -35,7 +35,7 @@ def plan_relation(
     upstream = upstream_of(home.meta, relation.origin.connection_id)
     table = scan_table(relation, identity)
     extent = upstream.reach.read_extent(table)
-    plan = _plan(relation, extent)
+    plan = _plan(relation, extent, home.settings)
     with home.meta.owned(held) as c:
         relations.set_rows_estimate(c, relation.id, extent.rows_estimate)
     if begun is not None:  # the end was fixed when planning began
@@ -46,7 +46,7 @@ def plan_relation(
         on_scanned()
     with upstream.reach.walk(table) as walk:
         _write_down(home, held, relation, plan, walk, begun, stopping)
-    return extent.bytes <= SMALL_BYTES and wanted_rows(relation) == SPAN_ROWS
+    return extent.bytes <= home.settings.small_bytes and not wanted_rows(relation, home.settings)[1]
 
 
 def leave_rest(home: Home, held: Lease, relation: RelationInfo, on_scanned: Callable[[], None]) -> None:
@@ -73,11 +73,11 @@ def leave_rest(home: Home, held: Lease, relation: RelationInfo, on_scanned: Call
     on_scanned()
 
 
-def _plan(relation: RelationInfo, extent: Extent) -> Plan:
-    rows = wanted_rows(relation)
+def _plan(relation: RelationInfo, extent: Extent, settings: Settings) -> Plan:
+    rows, chosen = wanted_rows(relation, settings)
     types = tuple(c.lake_type for c in relation.key_columns)
     # a number of rows that the user chose is kept, however short the rows are
-    return Plan.of(extent, types, span_rows=rows, span_bytes=SPAN_BYTES if rows == SPAN_ROWS else 0)
+    return Plan.of(extent, types, span_rows=rows, span_bytes=0 if chosen else settings.span_bytes)
 
 
 def _fix_end(home: Home, held: Lease, relation: RelationInfo, plan: Plan, life: str) -> PlannedTo:

@@ -11,13 +11,13 @@ from sqlalchemy.engine import Connection
 
 from headwater import crash
 from headwater.backfill.read_span import ScanJob, job_for, scan_span
-from headwater.config import SPAN_ROWS
 from headwater.engine.home import Home
 from headwater.engine.permit import Permit
 from headwater.engine.spark.task import run_task
 from headwater.meta import connections, relations, segments, spans
 from headwater.meta.lease import Lease
 from headwater.model import Json, RelationInfo, ScanResult, SpanInfo, SpanState
+from headwater.settings.table import Settings
 from headwater.source.connected import upstream_of
 from headwater.source.kinds import kind
 
@@ -39,7 +39,12 @@ def scan(
     try:
         upstream = upstream_of(home.meta, relation.origin.connection_id)
         job = job_for(relation, upstream.reach, identity, info.span, home.storage)
-        job = dataclasses.replace(job, label=_label(info.id), max_rows=max_rows or _oversized(relation))
+        job = dataclasses.replace(
+            job,
+            label=_label(info.id),
+            slice_s=home.settings.slice_s,
+            max_rows=max_rows or _oversized(relation, home.settings),
+        )
         if info.again and not relation.ordered:
             # One snapshot for the whole table: two would again lose sight of rows that move from one to the other.
             job = dataclasses.replace(job, slice_s=math.inf, max_rows=0)
@@ -64,15 +69,16 @@ def scan(
     return result.rows
 
 
-def wanted_rows(relation: RelationInfo) -> int:
-    """How many rows a span is to have."""
-    return int(relation.options.get("backfill.rows_per_span", SPAN_ROWS))
+def wanted_rows(relation: RelationInfo, settings: Settings) -> tuple[int, bool]:
+    """How many rows a span is to have, and whether that was chosen for this table."""
+    rows = int(relation.options.get("backfill.rows_per_span", settings.rows_per_span))
+    return rows, rows != settings.rows_per_span
 
 
-def _oversized(relation: RelationInfo) -> int:
+def _oversized(relation: RelationInfo, settings: Settings) -> int:
     """Where the user chose a size, a span that turns out far larger is cut there; otherwise time alone cuts it."""
-    wanted = wanted_rows(relation)
-    return 0 if wanted == SPAN_ROWS else 2 * wanted
+    rows, chosen = wanted_rows(relation, settings)
+    return 2 * rows if chosen else 0
 
 
 def record(c: Connection, relation: RelationInfo, info: SpanInfo, result: ScanResult, life: str) -> None:

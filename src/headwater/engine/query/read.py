@@ -88,7 +88,7 @@ class Reader:
         self._sessions: Sessions | None = None
         self._lock = threading.Lock()
         self._held = ExitStack()
-        self.overlays = Overlays(home.storage, home.meta, report=self._report)
+        self.overlays = Overlays(home.storage, home.meta, report=self._report, settings=home.settings)
 
     @contextmanager
     def pinned(

@@ -10,6 +10,7 @@ from headwater.engine.query.queries import AS_IT_IS, Wanted
 from headwater.engine.results import Result, Status, Verified
 from headwater.engine.serve.wire import SOCKET, Message, answers, call
 from headwater.errors import MachineError
+from headwater.settings.table import Line
 
 
 class Answering(Protocol):
@@ -25,6 +26,10 @@ class Answering(Protocol):
 
     def status(self) -> Status:
         """Where everything stands, from meta alone."""
+        ...
+
+    def settings(self) -> list[Line]:
+        """Every setting that is in force."""
         ...
 
 
@@ -44,6 +49,9 @@ class Remote:
 
     def status(self) -> Status:
         return Status.of(call(self._path, {"do": "status"}).value)
+
+    def settings(self) -> list[Line]:
+        return [Line.of(v) for v in call(self._path, {"do": "settings"}).value]
 
     def close(self) -> None:
         """Nothing to close: each question has a talk of its own."""
@@ -66,6 +74,8 @@ def answer(engine: Answering, request: Message) -> Message:
             return Message([v.as_dict() for v in engine.verify(asked.get("table"))])
         case "status":
             return Message(engine.status().as_dict())
+        case "settings":
+            return Message([line.as_dict() for line in engine.settings()])
         case other:
             raise MachineError(
                 "server.unreachable",

@@ -14,7 +14,7 @@ from functools import partial
 
 from pyspark.sql import SparkSession
 
-from headwater import config, crash
+from headwater import crash
 from headwater.capture.until import Until
 from headwater.engine import permit
 from headwater.engine.commit import epoch
@@ -48,7 +48,7 @@ TICK_S = 0.2  # how soon definitions, ended captures and finished scans are noti
 IDLE_S = 1.0  # an epoch is published at once when a capture speaks; this only catches a lost word
 CLEAN_S = 30.0
 UPKEEP = "upkeep"  # the loop whose work Spark's end cuts short
-UPKEEP_S = min(5.0, config.SEGMENT_AGE_S / 4)  # sooner where a test lets segments age faster
+UPKEEP_S = 5.0
 
 
 class Happened(StrEnum):
@@ -122,6 +122,9 @@ class Server:
         self.supervisor = Supervisor(
             self.home, partial(self._happened, Happened.PUBLISHED), self._record_children, self.until
         )
+        # sooner where epochs and segments live for seconds only
+        clean_s = max(TICK_S, min(CLEAN_S, self.home.settings.history_s / 4))
+        upkeep_s = max(TICK_S, min(UPKEEP_S, self.home.settings.segment_age_s / 4))
         self._loops = [
             _Loop("epochs", self._publish, IDLE_S, (Happened.PUBLISHED, Happened.DEFINED)),
             _Loop("covers", self._cover, TICK_S, tuple(Happened)),
@@ -131,9 +134,9 @@ class Server:
             _Loop("watcher", self.watcher.tick, 2.0),
             _Loop("rates", self._sampler.look, sampler.LOOK_S),
             _Loop("lag", self._sampler.ask, sampler.ASK_S),
-            _Loop("clean", Cleaner(self.home, held, self.reader.overlays).clean, min(CLEAN_S, config.HISTORY_S / 4)),
+            _Loop("clean", Cleaner(self.home, held, self.reader.overlays).clean, clean_s),
             _Loop("spark", self._watch_spark, TICK_S),
-            _Loop(UPKEEP, Upkeep(self.home, held, self.committer, self.session, self._guard).tick, UPKEEP_S),
+            _Loop(UPKEEP, Upkeep(self.home, held, self.committer, self.session, self._guard).tick, upkeep_s),
         ]
         for loop in self._loops:
             loop.thread = threading.Thread(target=self._repeat, args=(loop,), name=loop.name, daemon=True)

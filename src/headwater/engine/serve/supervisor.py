@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -13,13 +14,13 @@ from dataclasses import dataclass, field
 
 from headwater.backoff import Backoff
 from headwater.capture.until import Until
-from headwater.config import CAPTURE_SILENCE_S
 from headwater.engine.failures import Who
 from headwater.engine.home import Home
-from headwater.errors import JobError, Retry
+from headwater.errors import JobError, Retry, restored
 
 FIRST_WORD_S = 120.0  # a process that starts on a busy machine has spoken by then
 RESTART = Backoff(0.5, 30.0)
+REFUSED = "refused "  # and an error: how a capture says that it cannot begin
 KILLED_S = 10.0  # by then a killed process is gone, unless the kernel itself waits
 
 
@@ -30,11 +31,11 @@ class _Child:
     thread: threading.Thread | None = None
     heard_at: float | None = None
 
-    def silent(self, now: float) -> bool:
+    def silent(self, now: float, most_s: float) -> bool:
         """It has not been heard of for so long that it must have been stopped, or hangs."""
         if self.heard_at is None:
             return now - self.started_at > FIRST_WORD_S
-        return now - self.heard_at > CAPTURE_SILENCE_S
+        return now - self.heard_at > most_s
 
 
 @dataclass(slots=True)
@@ -69,7 +70,7 @@ class Supervisor:
         with self._lock:
             slots = list(self._slots.items())
         # who could not look for a while (a suspended machine) could not hear either
-        deaf = time.monotonic() - self._looked_at > CAPTURE_SILENCE_S / 2
+        deaf = time.monotonic() - self._looked_at > self.home.settings.capture_silence_s / 2
         self._looked_at = time.monotonic()
         for id, slot in slots:
             if deaf and slot.child is not None and slot.child.heard_at is not None:
@@ -98,7 +99,11 @@ class Supervisor:
 
     def _tend(self, id: int, slot: _Slot) -> None:
         child = slot.child
-        if child is not None and child.process.poll() is None and child.silent(time.monotonic()):
+        if (
+            child is not None
+            and child.process.poll() is None
+            and child.silent(time.monotonic(), self.home.settings.capture_silence_s)
+        ):
             self._replace(id, child)
         if child is not None and child.process.poll() is None:
             return
@@ -114,7 +119,7 @@ class Supervisor:
 
     def _replace(self, id: int, child: _Child) -> None:
         """Kills a capture that is not heard of: it may be stopped, and then no other signal reaches it."""
-        silence = f"the capture was not heard of for {CAPTURE_SILENCE_S:g} s and is replaced"
+        silence = f"the capture was not heard of for {self.home.settings.capture_silence_s:g} s and is replaced"
         hint = f"Wait; if it comes back, see logs/capture-{id}.log in the home."
         error = JobError("job.failed", silence, hint, Retry.AUTO)
         self.home.live.failures.failed(Who("capture", connection=id), error)
@@ -131,6 +136,7 @@ class Supervisor:
                     *(sys.executable, "-m", "headwater.capture.process"),
                     *("--home", str(self.home.path), "--connection", str(id), "--force"),
                     *(("--until", self.until.text) if self.until else ()),
+                    *self.home.settings.arguments,
                 ],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
@@ -148,7 +154,11 @@ class Supervisor:
         assert child.process.stdout is not None
         for line in child.process.stdout:
             child.heard_at = time.monotonic()
-            self.home.live.failures.worked(Who("capture", connection=id))
+            who = Who("capture", connection=id)
+            if line.startswith(REFUSED):
+                self.home.live.failures.failed(who, restored(json.loads(line.removeprefix(REFUSED))))
+                continue
+            self.home.live.failures.worked(who)
             if line.strip() == "reached":
                 self.reached.add(id)
             if line.strip() != "alive":

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 
-from headwater.source.options import Option, boolean, connection, one_of, whole
+from headwater.settings.values import boolean, one_of, whole
+from headwater.source.options import Option, connection
 
 OPTIONS = connection(
     "mysql-cdc",

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 
-from headwater.source.options import Option, boolean, connection
+from headwater.settings.values import boolean
+from headwater.source.options import Option, connection
 
 
 def _slot(value: str) -> str:

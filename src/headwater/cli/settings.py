@@ -1,0 +1,45 @@
+"""`headwater settings`: every setting, its value, where that comes from and what it means."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from headwater.cli import render
+from headwater.engine.home import is_home
+from headwater.engine.results import Result
+from headwater.engine.serve.remote import find
+from headwater.settings.load import NOTHING, Given, load
+from headwater.settings.table import Line, Origin, lines, unset
+
+COLUMNS = ("setting", "value", "from", "meaning")
+
+
+def settings(home: Path, given: Given, *, quiet: bool) -> dict[str, Any]:
+    """Prints what is in force; gives what the envelope says.
+
+    That is what the running server works with. Where none runs, or with options of the command's own, it is what a
+    start with them would find.
+    """
+    server = find(home) if given == NOTHING else None
+    found = server.settings() if server is not None else list(lines(load(home, given)))
+    if not quiet:
+        if not is_home(home):
+            missing = f"there is no home in {home}; this is what a new one would have"
+            render.console(sys.stderr).print(render.warning(missing))
+        render.console(sys.stdout).print(render.table(_rows(found)))
+    return {"home": str(home), "running": server is not None, "settings": [line.as_dict() for line in found]}
+
+
+def _rows(found: list[Line]) -> Result:
+    cells = [(line.name, line.value or unset(line.name), _origin(line), line.meaning) for line in found]
+    columns = zip(*cells, strict=True)
+    rows = pa.table({name: pa.array(column) for name, column in zip(COLUMNS, columns, strict=True)})
+    return Result(COLUMNS, ("STRING",) * len(COLUMNS), rows)
+
+
+def _origin(line: Line) -> str:
+    return line.place if line.origin in (Origin.FILE, Origin.ENVIRONMENT) else str(line.origin)

@@ -1,0 +1,323 @@
+"""Every setting, as one table: name, kind, default, meaning. `Settings` holds the values that are in force.
+
+A setting that bears the name of an option of a connection or a table (docs/sql.md) holds for those that do not say
+otherwise.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields
+from enum import StrEnum
+from typing import Any
+
+from headwater.settings.values import Kind, amount, duration, number, part
+
+DAY_S = 86400.0
+MOST = 1 << 40
+CONF = "spark.conf."
+TEXT = Kind(str.strip)
+
+# What Spark itself calls some settings, and who decides about the rest: a pair of `spark.conf` cannot.
+NAMED_BY_SPARK = {
+    "spark.master": "spark.master",
+    "spark.driver.memory": "spark.driver_memory",
+    "spark.driver.host": "spark.driver_host",
+    "spark.driver.bindAddress": "spark.driver_bind",
+    "spark.pyspark.python": "spark.python",
+    "spark.executorEnv.PYTHONPATH": "spark.python_path",
+    "spark.authenticate.secret": "spark.secret",
+}
+OURS = ("spark.sql.extensions", "spark.sql.catalog.spark_catalog", "spark.sql.session.timeZone")
+_SENSITIVE = re.compile(r"(?i)secret|password|token|access[.]?key")  # as Spark itself sees it
+
+
+class Origin(StrEnum):
+    """Where a value comes from; each wins over those before it."""
+
+    DEFAULT = "default"
+    FILE = "file"
+    ENVIRONMENT = "environment"
+    COMMAND_LINE = "command line"
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One line of the table. `unset` says in words what holds where there is no value."""
+
+    name: str
+    kind: Kind
+    default: str
+    doc: str
+    unset: str = ""
+    secret: bool = False
+    older_environment: str = ""  # a name from before there was a table
+
+    @property
+    def environment(self) -> str:
+        return "HEADWATER_" + self.name.upper().replace(".", "_")
+
+    def value(self, text: str) -> Any:
+        """What the program works with; ValueError says what is expected."""
+        return self.kind.value(self.kind.check(text))
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """Where a value that is not the default comes from: `place` is a line of a file or a variable."""
+
+    origin: Origin
+    place: str
+
+
+def _setting(name: str, kind: Kind, default: str, doc: str, **more: Any) -> Any:
+    setting = Setting(name, kind, default, doc, **more)
+    return field(default=setting.value(default), metadata={"setting": setting})
+
+
+def _text(name: str, unset: str, doc: str, **more: Any) -> Any:
+    return _setting(name, TEXT, "", doc, unset=unset, **more)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Settings:
+    """The values in force. Made by `load`; `Settings()` holds the defaults."""
+
+    meta_url: str = _text(
+        "meta.url",
+        "SQLite in the home",
+        "The database of definitions and progress: a PostgreSQL URL.",
+        secret=True,
+        older_environment="HEADWATER_META",
+    )
+    # a quarter of a second keeps freshness below half a second with cheap fsyncs
+    flush_interval_s: float = _setting(
+        "flush.interval", duration(0.01, 60), "250ms", "How often a capture publishes what it has received."
+    )
+    # two inboxes, a segment and its compressed form: the capture stays below 300 MB
+    flush_bytes: int = _setting(
+        "flush.bytes", amount(1 << 16, 1 << 28), "8MB", "How much a capture receives before it publishes at once."
+    )
+    heartbeat_interval_s: float = _setting(
+        "heartbeat.interval",
+        duration(0, 3600),
+        "10s",
+        "How often an idle upstream is made to move its log; `0` turns it off.",
+    )
+    capture_silence_s: float = _setting(
+        "capture.silence",
+        duration(1, 3600),
+        "20s",
+        "How long a capture may say nothing before it is replaced.",
+        older_environment="HEADWATER_CAPTURE_SILENCE_S",
+    )
+    retention_hours: int = _setting(
+        "retention.hours",
+        number(0, 24 * 365),
+        "24",
+        "How long changes stay in the changelog at least, and at most for a table that has failed.",
+    )
+    changelog_max_bytes: int = _setting(
+        "changelog.max_bytes",
+        amount(0, 10**15),
+        "0",
+        "Size of the changelog above which failed tables and `retention.hours` keep nothing; `0` is no limit.",
+    )
+    history_s: float = _setting(
+        "epoch.history",
+        duration(0, 7 * DAY_S),
+        "10min",
+        "How long an epoch stays readable that nobody has pinned.",
+        older_environment="HEADWATER_HISTORY_S",
+    )
+    rows_per_span: int = _setting(
+        "backfill.rows_per_span", number(1, 100_000_000), "200000", "Rows that one scan is planned for."
+    )
+    span_bytes: int = _setting(
+        "backfill.span_bytes",
+        amount(1 << 10, MOST),
+        "64MB",
+        "Size that one scan is planned for, where its rows are short and a table does not say how many it wants.",
+    )
+    small_bytes: int = _setting(
+        "backfill.small_bytes",
+        amount(0, 1 << 30),
+        "1MB",
+        "A smaller table is first read by the server itself, without a Spark task.",
+    )
+    slice_s: float = _setting(
+        "backfill.slice",
+        duration(0.1, 600),
+        "5s",
+        "How long a scan keeps its transaction open upstream before it hands the rest of its span back.",
+    )
+    tail_changes: int = _setting(
+        "tail.changes", number(1, 100_000_000), "50000", "Changes that a tail holds before it becomes a run."
+    )
+    tail_memory_bytes: int = _setting(
+        "tail.memory", amount(1 << 20, MOST), "256MB", "Memory of the server for decoded changes of all tables."
+    )
+    fold_age_s: float = _setting(
+        "fold.age",
+        duration(0, 30 * DAY_S),
+        "1h",
+        "How long an overlay may grow before it is folded, whatever its size.",
+        older_environment="HEADWATER_FOLD_AGE_S",
+    )
+    fold_changes: int = _setting(
+        "fold.changes",
+        number(1, 1_000_000_000),
+        "1000000",
+        "Changes of an overlay above which it is folded at once, whatever the budget says.",
+    )
+    fold_budget: float = _setting("fold.budget", part(0.01, 1), "0.25", "Share of the time that folds may take.")
+    replaced_bytes: int = _setting(
+        "fold.replaced_bytes",
+        amount(0, 1 << 30),
+        "4MB",
+        "A smaller base is written anew by a fold instead of merged into.",
+        older_environment="HEADWATER_REPLACED_BYTES",
+    )
+    replaced_memory_bytes: int = _setting(
+        "fold.replaced_memory",
+        amount(0, MOST),
+        "64MB",
+        "If such a base and its overlay take more memory than this, they are merged all the same.",
+    )
+    segment_age_s: float = _setting(
+        "segment.age",
+        duration(0, DAY_S),
+        "1min",
+        "How old segments are when they merge.",
+        older_environment="HEADWATER_SEGMENT_AGE_S",
+    )
+    segment_bytes: int = _setting("segment.bytes", amount(1 << 16, 1 << 30), "64MB", "Size of a merged segment.")
+    base_files: int = _setting(
+        "base.files", number(1, 1_000_000), "16", "So many small or dead files of a base make its upkeep due."
+    )
+    upkeep_budget: float = _setting(
+        "upkeep.budget", part(0.01, 1), "0.1", "Share of the time that upkeep of bases may take."
+    )
+    spark_master: str = _text(
+        "spark.master",
+        "`local[N]` with N = `spark.slots`",
+        "Where Spark runs: `local[N]` is this machine, `spark://host:7077` a cluster.",
+    )
+    spark_slots: int = _setting(
+        "spark.slots",
+        number(0, 100_000),
+        "0",
+        "Tasks that run at once: a query is cut into a third of them, scans and folds get a sixth each. "
+        "`0`: six per core of this machine; on a cluster a query is cut into as many tasks as there are cores.",
+    )
+    spark_driver_memory: int = _setting(
+        "spark.driver_memory",
+        amount(512 << 20, MOST),
+        "2GB",
+        "Memory of the Spark driver; with a local master it is all that Spark has.",
+    )
+    spark_driver_host: str = _text(
+        "spark.driver_host",
+        "`127.0.0.1`; on a cluster this machine's name",
+        "The address under which a cluster's workers reach the driver.",
+    )
+    spark_driver_bind: str = _text(
+        "spark.driver_bind", "the same as `spark.driver_host`", "The address on which the driver listens."
+    )
+    spark_python: str = _text("spark.python", "the Python that runs Headwater", "The Python of Spark's tasks.")
+    spark_python_path: str = _text(
+        "spark.python_path",
+        "this process's own `PYTHONPATH`",
+        "The `PYTHONPATH` of a cluster's tasks, where `headwater` is not installed in their Python.",
+    )
+    spark_secret: str = _text(
+        "spark.secret",
+        "each start makes its own",
+        "A cluster's `spark.authenticate.secret`: `file:PATH`, `env:NAME`, or a value.",
+        secret=True,
+    )
+    spark_conf: Mapping[str, str] = field(default_factory=dict)  # `spark.conf.<name>`: whatever else Spark is told
+    file: str = ""  # that was read
+    arguments: tuple[str, ...] = ()  # with which a process that this one starts gets the same
+    chosen: Mapping[str, Chosen] = field(default_factory=dict)  # what was not left at its default
+
+    def __repr__(self) -> str:
+        """Without values: some are secrets."""
+        return f"Settings({', '.join(self.chosen)})"
+
+
+DEFAULTS = Settings()
+TABLE: dict[str, tuple[str, Setting]] = {
+    f.metadata["setting"].name: (f.name, f.metadata["setting"]) for f in fields(Settings) if "setting" in f.metadata
+}
+SPARK_CONF = Setting(
+    f"{CONF}NAME", TEXT, "", "Any other setting of Spark, by its own name.", unset="what Headwater or Spark chooses"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A setting as it is shown: secrets are not."""
+
+    name: str
+    value: str
+    default: str
+    origin: Origin
+    place: str
+    meaning: str
+
+    def as_dict(self) -> dict[str, str]:
+        return {
+            "name": self.name,
+            "value": self.value,
+            "default": self.default,
+            "from": str(self.origin),
+            "place": self.place,
+            "meaning": self.meaning,
+        }
+
+    @classmethod
+    def of(cls, value: Mapping[str, str]) -> Line:
+        return cls(
+            value["name"],
+            value["value"],
+            value["default"],
+            Origin(value["from"]),
+            value["place"],
+            value["meaning"],
+        )
+
+
+def lines(settings: Settings) -> Iterator[Line]:
+    """Every setting with its value, where that comes from, and what it means."""
+    for name, (attribute, setting) in TABLE.items():
+        yield _line(settings, name, setting, getattr(settings, attribute))
+    for name, value in settings.spark_conf.items():
+        secret = Setting(CONF + name, TEXT, "", SPARK_CONF.doc, SPARK_CONF.unset, sensitive(name))
+        yield _line(settings, CONF + name, secret, value)
+
+
+def sensitive(name: str) -> bool:
+    """Whether a pair of Spark's holds a secret, by its name."""
+    return _SENSITIVE.search(name) is not None
+
+
+def _line(settings: Settings, name: str, setting: Setting, value: Any) -> Line:
+    chosen = settings.chosen.get(name, Chosen(Origin.DEFAULT, ""))
+    default = setting.kind.show(setting.value(setting.default)) if setting.default else ""
+    return Line(name, _shown(setting, value), default, chosen.origin, chosen.place, setting.doc)
+
+
+def _shown(setting: Setting, value: Any) -> str:
+    if setting.unset and not value:
+        return ""
+    text = setting.kind.show(value)
+    if not setting.secret or text.startswith(("env:", "file:")):
+        return text
+    return re.sub(r"(?<=://).*(?=@)|(?<=\?).*", "***", text) if "://" in text else "***"
+
+
+def unset(name: str) -> str:
+    """What holds where a setting has no value, in words."""
+    return TABLE[name][1].unset if name in TABLE else ""
