@@ -25,7 +25,7 @@ def home_from(option: str | None) -> Path:
     if "://" in given:  # on an object store Delta's log is safe only with conditional writes, which are not there yet
         raise MachineError(
             "home.unusable",
-            f"a home is a directory on a local disk, and {given} is none",
+            f"a home is a directory on a local disk, which {given} is not",
             "Choose a local directory with --home DIR or HEADWATER_HOME.",
         )
     return Path(given).absolute()

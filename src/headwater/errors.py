@@ -183,7 +183,7 @@ def unknown_name(kind: str, name: str, names: Sequence[str]) -> DefinitionError:
 
 def base_damaged(what: str) -> DataError:
     """The error for a base whose files are not as we left them."""
-    hint = "RESYNC TABLE reads it anew; let nothing else write to or VACUUM a base."
+    hint = "RESYNC TABLE reads it again; let nothing else write to or VACUUM a base."
     return DataError("data.base_damaged", what, hint)
 
 
@@ -257,7 +257,7 @@ CODES: dict[str, Code] = {
     "table.no_history": Code(DefinitionError, "The table cannot be followed without reading its history."),
     "table.filter": Code(DefinitionError, "The table's filter cannot be used."),
     "backfill.none": Code(DefinitionError, "There is no backfill that could be paused, resumed or cancelled."),
-    "secret.missing": Code(DefinitionError, "A password reference leads nowhere."),
+    "secret.missing": Code(DefinitionError, "A password reference cannot be resolved."),
     # the machine
     "home.missing": Code(MachineError, "There is no home in the directory."),
     "home.newer": Code(MachineError, "The home directory belongs to a newer Headwater."),

@@ -363,7 +363,7 @@ class Headwater:
             newest = epochs.newest(c)
         if server.until is not None and server.until.position and len(known) > 1:
             raise InputError(
-                "input.usage", "a position is of one connection, and there are several", "Give a time instead."
+                "input.usage", "a position belongs to one connection, and there are several", "Give a time instead."
             )
         for connection in known:
             if connection.state is ConnectionState.FAILED and connection.error:

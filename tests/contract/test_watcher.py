@@ -112,7 +112,7 @@ def test_a_watcher_stops_what_changed_and_nothing_else(watched: Watched) -> None
     w.watch("ALTER TABLE other ALTER n TYPE bigint", times=1)
     assert "INT does not hold it" in w.error("other")
     hint = (w.table("other").error or {})["hint"]
-    assert hint.startswith("RESYNC TABLE other reads it anew in its new form; if the definition declares")
+    assert hint.startswith("RESYNC TABLE other reads it again in its new form; if the definition declares")
 
 
 def test_a_table_that_begins_after_its_type_changed_is_judged_by_what_comes_after(watched: Watched) -> None:

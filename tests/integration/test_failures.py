@@ -45,7 +45,7 @@ def test_one_failing_table_does_not_stop_another_and_is_mended_by_its_hint(
         for statement in upstream.shout:
             upstream.execute(statement.format("bad"))
         wait_for(lambda: table(hw, "bad").state == "failed", "the rewritten table has stopped", 60.0)
-        assert table(hw, "bad").hint == "RESYNC TABLE bad reads it anew."
+        assert table(hw, "bad").hint == "RESYNC TABLE bad reads it again."
         upstream.execute("INSERT INTO good VALUES (1000, 'fresh')")
         query = "SELECT v FROM good WHERE id = 1000"
         wait_for(lambda: hw.sql(query)[0].rows.to_pylist() == [{"v": "fresh"}], "the other table goes on")

@@ -98,7 +98,7 @@ def test_a_failed_table_keeps_its_claim_for_the_hours_of_retention(lake: Lake) -
     assert not lake.table(bad).history_missing
     assert lake.enforce(now=time.time() + 25 * HOUR_S).needed == 9
     error = lake.table(bad).error or {}
-    assert error["code"] == "data.history_missing" and error["hint"] == "RESYNC TABLE bad reads it anew."
+    assert error["code"] == "data.history_missing" and error["hint"] == "RESYNC TABLE bad reads it again."
     assert "24 h" in error["message"] and FAULT.message in error["message"]
     assert lake.enforce(now=time.time() + 25 * HOUR_S).needed == 9
     assert lake.enforce().needed == 9, "what it has lost is not held back for another day"
@@ -227,7 +227,7 @@ def test_a_table_that_stopped_before_its_spans_were_of_one_moment_is_an_error_an
     mixed = Layout(bad, 1, (CoveredSpan(Span(None, None), 3, 6, ("900:900:",)),), True)
     with pytest.raises(DataError, match="one moment") as e:
         reader._last_shown(lake.table(bad), mixed, 10)
-    assert e.value.hint == "RESYNC TABLE bad reads it anew."
+    assert e.value.hint == "RESYNC TABLE bad reads it again."
     covered = Layout(bad, 1, (CoveredSpan(Span(None, None), 3, 5, ("900:900:",)),), True)
     assert reader._last_shown(lake.table(bad), covered, 10) == 5
 

@@ -294,7 +294,7 @@ def test_what_concerns_many_tables_is_said_once() -> None:
     lost = [TableStatus(f"t{i}", "live", error="no answer", hint="Wait.", retry="auto") for i in range(9)]
     shown = text(overview(lost))
     assert shown.count("no answer") == 1
-    assert "✗ t0, t1, t2 and 6 more: no answer\n  → Wait. (it is tried again by itself)" in shown
+    assert "✗ t0, t1, t2 and 6 more: no answer\n  → Wait. (Headwater retries)" in shown
     assert "⚠ a, b wait for x" in text(overview([TableStatus(n, "waiting", waiting_for="x") for n in "ab"]))
 
 

@@ -310,4 +310,4 @@ def test_a_wrong_file_ends_a_run_before_it_makes_a_home(tmp_path: Path, capsys: 
     assert "wrong.toml line 2: there is no setting flsh.interval" in said and "Did you mean flush.interval?" in said
     assert not made.exists()
     assert command("run", "--home", str(made), "--set", "flush.interval") == 2
-    assert "--set flush.interval is no NAME=VALUE" in capsys.readouterr().err
+    assert "--set flush.interval is not NAME=VALUE" in capsys.readouterr().err

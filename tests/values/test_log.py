@@ -217,7 +217,7 @@ def test_a_type_that_outgrew_its_lake_type_stops_the_table_before_its_first_valu
     with pytest.raises(DataError, match="column v") as caught:
         log.changes(columns, ("id",))
     log.close()
-    assert caught.value.code == "data.schema_changed" and "RESYNC TABLE reads it anew" in caught.value.hint
+    assert caught.value.code == "data.schema_changed" and "RESYNC TABLE reads it again" in caught.value.hint
 
 
 @pytest.mark.parametrize(

@@ -305,5 +305,5 @@ def machine_error(e: OSError | MachineError | sa.exc.OperationalError) -> Machin
             "home.disk_full", f"no space left for meta: {text}", "Free space on the disk; work continues by itself."
         )
     return MachineError(
-        "home.unusable", f"the home cannot be written: {text}", "Mend the disk or its rights; it is tried again."
+        "home.unusable", f"the home cannot be written: {text}", "Fix the disk or its permissions; Headwater retries."
     )

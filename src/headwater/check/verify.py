@@ -118,7 +118,7 @@ def _spoiled(relation: RelationInfo) -> SourceError:
     return SourceError(
         "source.failed",
         f"{relation.name} was truncated or rewritten upstream during the comparison, again and again",
-        "Verify again when it is calmer.",
+        "Verify again when the table changes less.",
     )
 
 

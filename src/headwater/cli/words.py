@@ -9,7 +9,7 @@ from headwater.engine.status.progress import percent
 from headwater.errors import Retry
 
 RETRIES = {
-    Retry.AUTO: "it is tried again by itself",
+    Retry.AUTO: "Headwater retries",
     Retry.AFTER_FIX: "it goes on after that",
     Retry.NEVER: "it is not tried again",
 }

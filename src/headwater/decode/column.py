@@ -37,7 +37,7 @@ def well(answer: int, type_name: str) -> None:
         raise DataError(
             "data.log_damaged",
             f"a value of type {type_name} has a text that this type cannot have",
-            "Report it with the type and the upstream's version; RESYNC TABLE reads the table anew.",
+            "Report it with the type and the upstream's version; RESYNC TABLE reads the table again.",
         )
 
 

@@ -34,7 +34,7 @@ class RowLayout:
             raise DataError(
                 "data.rewritten",
                 f"{version.schema}.{version.table}: {version.broken}; the log does not tell what that did to the rows",
-                "RESYNC TABLE reads it anew.",
+                "RESYNC TABLE reads it again.",
             )
         ordinals = {c.name: i for i, c in enumerate(columns)}
         slots = np.array([ordinals.get(c.name, -1) for c in version.columns], dtype=np.int32)
@@ -66,7 +66,7 @@ def _type_of(version: SchemaVersion, column: Column, written: LogColumn) -> Upst
         f"{_place(version)}: the type of column {written.name} changed, and {column.lake_type} does not hold it"
         if type is not None
         else f"{_place(version)}: the type of column {written.name} changed",
-        "RESYNC TABLE reads it anew in its new form; if the definition declares the column's type, DROP the table and "
+        "RESYNC TABLE reads it again in its new form; if the definition declares the column's type, DROP the table and "
         "CREATE it with a type that holds the new one.",
     )
 
@@ -148,7 +148,7 @@ def damaged(batch: pa.RecordBatch, row: int) -> DataError:
     return DataError(
         "data.log_damaged",
         f"the change with index {batch.column('index')[row].as_py()} does not have the form of its schema",
-        "RESYNC TABLE reads it anew; report it if it comes back.",
+        "RESYNC TABLE reads it again; report it if it comes back.",
     )
 
 
@@ -156,7 +156,7 @@ def _schema_changed(version: SchemaVersion, what: str) -> DataError:
     return DataError(
         "data.schema_changed",
         f"{_place(version)}: {what}",
-        "RESYNC TABLE reads it anew in its new form.",
+        "RESYNC TABLE reads it again in its new form.",
     )
 
 

@@ -106,7 +106,7 @@ def get(c: Connection, id: int) -> ConnectionInfo:
     """The connection; an error that ends the job for it when it has been dropped meanwhile."""
     row = c.execute(sa.select(connection).where(connection.c.id == id)).first()
     if row is None:
-        raise DefinitionError("name.unknown", f"connection number {id} was dropped", "Leave it.")
+        raise DefinitionError("name.unknown", f"connection number {id} was dropped", "Nothing needs to be done.")
     return _info(row)
 
 

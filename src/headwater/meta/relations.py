@@ -75,7 +75,7 @@ def get(c: Connection, id: int) -> RelationInfo:
     """The relation; an error that ends the job for it when it has been dropped meanwhile."""
     found = get_or_none(c, id)
     if found is None:
-        raise DefinitionError("name.unknown", f"table number {id} was dropped", "Leave it.")
+        raise DefinitionError("name.unknown", f"table number {id} was dropped", "Nothing needs to be done.")
     return found
 
 

@@ -38,7 +38,7 @@ class Endpoint:
             raise MachineError(
                 "server.port",
                 f"cannot serve metrics on port {port}: {e.strerror}",
-                "Choose another --metrics-port, or end whoever listens there.",
+                "Choose another --metrics-port, or stop whatever listens there.",
             ) from e
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.1,), name="metrics", daemon=True)
         self._thread.start()

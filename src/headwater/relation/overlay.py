@@ -244,7 +244,7 @@ def check_history(c: Connection, relation: RelationInfo, after: int, index: int)
         raise DataError(
             "data.history_missing",
             f"{relation.name} needs changes from {after + 1} on, and the changelog begins at {first}",
-            f"RESYNC TABLE {relation.name} reads it anew.",
+            f"RESYNC TABLE {relation.name} reads it again.",
         )
 
 

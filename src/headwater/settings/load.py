@@ -34,7 +34,7 @@ class Given:
             name, found, value = pair.partition("=")
             if not found:
                 raise InputError(
-                    "input.usage", f"--set {pair} is no NAME=VALUE", "Write for example --set fold.age=10min."
+                    "input.usage", f"--set {pair} is not NAME=VALUE", "Write for example --set fold.age=10min."
                 )
             values[name.strip()] = value
         return cls(file, values if master is None else values | {"spark.master": master})

@@ -50,7 +50,7 @@ def create_table(c: Cursor) -> CreateTable:
     options = _options(c, "table") if c.word == "WITH" else None
     if c.word == "AS":
         hint = "Run the query with SELECT, or write CREATE TABLE name FROM CONNECTION …."
-        raise c.error("CREATE TABLE … AS is not run here", hint, "sql.unsupported")
+        raise c.error("CREATE TABLE … AS is not supported", hint, "sql.unsupported")
     if c.word != "FROM" or c.word_after != "CONNECTION":
         if c.word == "FROM":
             c.next()
@@ -132,7 +132,7 @@ def _option_name(c: Cursor) -> str:
         offset = c.offset
         c.next()
         name = _option_name(c)
-        raise c.error(f"[{name}](…) is a link and no name", f"Write {name} = '…'.", offset=offset)
+        raise c.error(f"[{name}](…) is a link, not a name", f"Write {name} = '…'.", offset=offset)
     name = c.name("an option's name")
     while c.accept_symbol("."):
         name += "." + c.name("the rest of the option's name")
@@ -160,7 +160,7 @@ def _body(c: Cursor) -> tuple[tuple[ColumnSpec, ...] | None, tuple[str, ...]]:
         elif c.word in ("PRIMARY", "CONSTRAINT") and _is_constraint(c):
             keys.append(_key_constraint(c))
         elif c.word in _OTHER_CONSTRAINTS and (c.word_after == "KEY" or c.symbol_after == "("):
-            raise c.error(f"{c.word} is not read here", _UPSTREAM_RULES, "sql.unsupported")
+            raise c.error(f"{c.word} is not supported", _UPSTREAM_RULES, "sql.unsupported")
         elif star:
             raise c.expected(", PRIMARY KEY or )", "Write (*) alone, or all columns that you want.")
         else:
@@ -212,7 +212,7 @@ def _column(c: Cursor) -> tuple[ColumnSpec, bool]:
         elif c.accept("NOT"):
             c.take("NULL")
         elif not c.accept("NULL"):
-            raise c.error(f"{c.word or 'this'} is not read here", _UPSTREAM_RULES, "sql.unsupported")
+            raise c.error(f"{c.word or 'this'} is not supported", _UPSTREAM_RULES, "sql.unsupported")
     return column, is_key
 
 
@@ -241,7 +241,7 @@ def _check_names(c: Cursor, columns: list[ColumnSpec], key: tuple[str, ...], sta
             raise DefinitionError(
                 "table.column_case",
                 f"line {column.line}: columns {twin} and {column.name} differ only in case",
-                "Leave one of them out: the lake's names do not know case.",
+                "Leave one of them out: names in the lake are case-insensitive.",
             )
         if sum(other.name == column.name for other in columns) > 1:
             raise c.error(f"column {column.name} is declared twice", "Keep one of them.", offset=offset)

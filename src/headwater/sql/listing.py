@@ -60,7 +60,7 @@ def run(home: Home, statement: st.Statement) -> Result:
                 return _create(c, statement)
             case st.Describe():
                 return _describe(c, statement)
-    raise SqlError("sql.unsupported", f"line {statement.line}: this statement does not stand here", "See docs/sql.md.")
+    raise SqlError("sql.unsupported", f"line {statement.line}: this statement is not allowed here", "See docs/sql.md.")
 
 
 def _rows(columns: Columns, rows: Sequence[Sequence[object]], statement: str) -> Result:

@@ -106,7 +106,7 @@ def _statement(piece: Piece, text: str) -> st.Statement:
 def _unknown(piece: Piece, text: str) -> SqlError:
     if piece.first in REFUSED:
         return syntax_error(
-            text, piece.start, f"{piece.first} is not run here", REFUSED[piece.first], "sql.unsupported"
+            text, piece.start, f"{piece.first} is not supported", REFUSED[piece.first], "sql.unsupported"
         )
     known = [*_READERS, "SELECT", "WITH", "VALUES", "EXPLAIN"]
     near = difflib.get_close_matches(piece.first, known, 1, 0.6)
@@ -130,7 +130,7 @@ def _create(c: Cursor) -> st.Statement:
     c.take("CREATE")
     if c.word == "OR":
         raise c.error(
-            "CREATE OR REPLACE is not run here",
+            "CREATE OR REPLACE is not supported",
             "DROP the old definition first; the same definition again is a no-op.",
             "sql.unsupported",
         )
@@ -143,7 +143,7 @@ def _create(c: Cursor) -> st.Statement:
     if kind == "TABLE":
         return create_table(c)
     if kind in REFUSED_CREATE:
-        raise c.error(f"CREATE {kind} is not run here", REFUSED_CREATE[kind], "sql.unsupported")
+        raise c.error(f"CREATE {kind} is not supported", REFUSED_CREATE[kind], "sql.unsupported")
     raise c.expected("CONNECTION or TABLE")
 
 
@@ -212,11 +212,11 @@ def _control(c: Cursor) -> st.Statement:
 def _alter(c: Cursor) -> st.Statement:
     c.take("ALTER")
     if c.word != "TABLE":
-        raise c.error(f"ALTER {c.word} is not run here", _UPSTREAM_ALTER, "sql.unsupported")
+        raise c.error(f"ALTER {c.word} is not supported", _UPSTREAM_ALTER, "sql.unsupported")
     c.next()
     name = c.name("a table's name")
     if c.word != "SET":
-        raise c.error(f"ALTER TABLE … {c.word} is not run here", _UPSTREAM_ALTER, "sql.unsupported")
+        raise c.error(f"ALTER TABLE … {c.word} is not supported", _UPSTREAM_ALTER, "sql.unsupported")
     return st.AlterTable(text=c.statement_text, line=c.line, name=name, options=alter_options(c))
 
 

@@ -69,7 +69,7 @@ def _refuse_writes(tokens: list[Token], text: str) -> None:
         follower = tokens[i + 1].word if i + 1 < len(tokens) else ""
         insert = token.word == "INSERT" and follower in ("INTO", "OVERWRITE")
         if depth == 0 and (insert or (token.word in WRITES and _ends_with_clause(tokens, i))):
-            raise syntax_error(text, token.start, f"{token.word} is not run here", WRITE_HINT, "sql.unsupported")
+            raise syntax_error(text, token.start, f"{token.word} is not supported", WRITE_HINT, "sql.unsupported")
 
 
 def _ends_with_clause(tokens: list[Token], i: int) -> bool:
@@ -129,7 +129,7 @@ def _arguments(tokens: list[Token], head: Token, text: str) -> dict[str, str | i
         elif len(group) == 3 and group[1].text == "=>" and group[0].word in _ARGUMENTS:
             name, value = _ARGUMENTS[group[0].word], group[2]
         else:
-            raise syntax_error(text, (group[0] if group else head).start, "this is no argument of changelog", _USAGE)
+            raise syntax_error(text, (group[0] if group else head).start, "changelog has no such argument", _USAGE)
         if name in found or value.kind is not (Kind.NUMBER if name.endswith("_index") else Kind.STRING):
             what = "an index (a number)" if name.endswith("_index") else "a name in quotes"
             raise syntax_error(text, value.start, f"expected {what} for {name.removesuffix('_index')}, once", _USAGE)

@@ -9,7 +9,7 @@ from headwater.sql.statements import CreateConnection, CreateTable, Definition
 
 
 def same(stored: str, given: Definition) -> bool:
-    """The definition says what the stored text says. Names do not know case, types have one form, order matters."""
+    """The definition says what the stored text says. Names are case-insensitive, types have one form, order matters."""
     (before,) = parse(stored)
     if isinstance(before, CreateConnection) and isinstance(given, CreateConnection):
         return (before.name.lower(), before.options) == (given.name.lower(), given.options)

@@ -197,7 +197,7 @@ class Query(Statement):
     """A query for Spark.
 
     `spark_text` is what Spark reads: the text as written, `//` comments blanked. `identifiers` are the names that occur
-    in it, in lower case (Spark's names do not know case), so a relation not among them cannot be meant.
+    in it, in lower case (Spark's names are case-insensitive), so a relation not among them cannot be meant.
     """
 
     spark_text: str

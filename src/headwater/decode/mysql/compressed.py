@@ -44,6 +44,6 @@ def _expand(value: bytes) -> bytes:
         raise DataError(
             "data.log_damaged",
             "a value of a COMPRESSED column cannot be uncompressed",
-            "Report it with the upstream's version; RESYNC TABLE reads the table anew.",
+            "Report it with the upstream's version; RESYNC TABLE reads the table again.",
         ) from e
     return plain

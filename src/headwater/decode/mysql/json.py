@@ -48,7 +48,7 @@ def json_text(document: bytes) -> str:
         raise DataError(
             "data.log_damaged",
             "a value of type json has bytes that this type cannot have",
-            "Report it with the upstream's version; RESYNC TABLE reads the table anew.",
+            "Report it with the upstream's version; RESYNC TABLE reads the table again.",
         ) from e
     return "".join(out)
 

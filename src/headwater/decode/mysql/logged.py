@@ -234,7 +234,7 @@ def _require(well_formed: bool, upstream: UpstreamType) -> None:
         raise DataError(
             "data.log_damaged",
             f"a value of type {upstream.name} has bytes that this type cannot have",
-            "Report it with the type and the upstream's version; RESYNC TABLE reads the table anew.",
+            "Report it with the type and the upstream's version; RESYNC TABLE reads the table again.",
         )
 
 

@@ -95,7 +95,7 @@ def _require(right: bool, column: Column) -> None:
         raise DataError(
             "data.schema_changed",
             f"the type of column {column.name} changed",
-            "RESYNC TABLE reads it anew in its new form.",
+            "RESYNC TABLE reads it again in its new form.",
         )
 
 

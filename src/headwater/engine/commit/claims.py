@@ -1,6 +1,6 @@
 """What of a changelog its tables still need; and when a table that has failed loses its claim to it.
 
-A table that runs needs every change after its base, for as long as that takes. One that has failed is folded up to
+A table that runs needs every change after its base, for for as long as it takes. One that has failed is folded up to
 where it stopped (engine/commit/folds.py) and then needs nothing. Where that cannot be done it keeps its claim for
 `retention.hours`, and only while the changelog is not larger than `changelog.max_bytes`: one failed table must not fill
 the disk of all.
@@ -70,7 +70,7 @@ def history_missing(relation: RelationInfo, limit: str = "") -> DataError:
     return DataError(
         "data.history_missing",
         f"its changes are not kept{past} since it has stopped: {why}",
-        f"RESYNC TABLE {relation.name.removeprefix(relations.BESIDE)} reads it anew.",
+        f"RESYNC TABLE {relation.name.removeprefix(relations.BESIDE)} reads it again.",
     )
 
 

@@ -211,7 +211,7 @@ class Reader:
             raise DataError(
                 "data.history_missing",
                 f"{relation.name} stopped before what was read of it could be brought to one moment",
-                f"RESYNC TABLE {relation.name} reads it anew.",
+                f"RESYNC TABLE {relation.name} reads it again.",
             )
         return last
 

@@ -33,7 +33,7 @@ def run_task(session: SparkSession, pool: str, work: Callable[[], str]) -> str:
             frame = session.range(0, 1, 1, 1).mapInArrow(in_worker, "answer string")
             (row,) = frame.collect()
     except (PySparkException, Py4JError) as e:  # a worker that was killed, or Spark itself
-        raise spark.describe_failure(e, "Wait; it is tried again.") from e
+        raise spark.describe_failure(e, "Wait; Headwater retries.") from e
     answer = json.loads(row["answer"])
     if "error" in answer:
         raise restored(answer["error"])

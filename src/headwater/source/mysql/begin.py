@@ -79,7 +79,7 @@ def _numbered(endpoint: Endpoint, session: Session, shift: int) -> Position:
     raise SourceError(
         "source.lock_timeout",
         f"{endpoint.place} has no place to start at: {'; '.join(words(session, left)) or 'its binlog went on and on'}",
-        "Wait; it is tried again.",
+        "Wait; Headwater retries.",
         Retry.AUTO,
     )
 

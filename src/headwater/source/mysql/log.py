@@ -237,6 +237,6 @@ def _disconnected(why: str) -> SourceError:
     return SourceError(
         "source.disconnected",
         f"the connection to the upstream broke: {why}",
-        "Wait; it is opened again by itself.",
+        "Wait; Headwater reconnects.",
         Retry.AUTO,
     )

@@ -92,7 +92,7 @@ def compare(
         error = DataError(
             "data.rewritten",
             f"{finding}; the log does not tell what that did to the rows",
-            f"RESYNC TABLE {relation.name} reads it anew.",
+            f"RESYNC TABLE {relation.name} reads it again.",
         )
         return Verdict(error)
     return Verdict(None, tuple(_notices(before, after, relation)))

@@ -193,7 +193,7 @@ class TableScan:
                 raise DataError(
                     "data.schema_changed",
                     f"column {column.name} of {table.schema}.{table.name} was dropped and added again, or renamed",
-                    "RESYNC TABLE reads it anew in its new form.",
+                    "RESYNC TABLE reads it again in its new form.",
                 )
         columns = tuple(LogColumn(name, type_oid, modifier, name in key) for name, _, type_oid, modifier in found)
         return SchemaVersion(0, self.upstream.oid, 0, table.schema, table.name, "d", columns)
@@ -238,7 +238,7 @@ def describe(rows: Callable[[str], list[tuple[Any, ...]]], table: ScanTable) -> 
         raise DataError(
             "data.schema_changed",
             f"the primary key of {table.schema}.{table.name} is no longer ({', '.join(table.key)})",
-            "RESYNC TABLE reads it anew with its new key, or restore the key.",
+            "RESYNC TABLE reads it again with its new key, or restore the key.",
         )
     name = qualified(table.schema, table.name)
     return ScannedTable(
@@ -254,5 +254,5 @@ def _gone(table: ScanTable) -> DataError:
     return DataError(
         "data.rewritten",
         f"the upstream table {table.schema}.{table.name} was dropped or created again",
-        f"RESYNC TABLE reads it anew, once {table.name} is there.",
+        f"RESYNC TABLE reads it again, once {table.name} is there.",
     )

@@ -15,7 +15,7 @@ def translate(endpoint: Endpoint, error: adbc_driver_manager.Error) -> Headwater
     words = _words(str(error))
     if state == "55P03":
         return SourceError(
-            "source.lock_timeout", f"a table of {place} stayed locked", "Wait; it is tried again.", Retry.AUTO
+            "source.lock_timeout", f"a table of {place} stayed locked", "Wait; Headwater retries.", Retry.AUTO
         )
     if state == "42501" and "row-level security" in words:
         return DefinitionError("table.row_security", words, "Give the connection's user BYPASSRLS, or drop the policy.")
@@ -31,12 +31,12 @@ def translate(endpoint: Endpoint, error: adbc_driver_manager.Error) -> Headwater
         )
     if state[:2] in ("08", "57") or not state:
         return SourceError(
-            "source.disconnected", f"{place} ended a scan: {words}", "Wait; it is tried again.", Retry.AUTO
+            "source.disconnected", f"{place} ended a scan: {words}", "Wait; Headwater retries.", Retry.AUTO
         )
     if state[:2] in ("40", "53", "72"):  # rolled back, short of something, snapshot too old
-        return SourceError("source.failed", f"{place}: {words}", "Wait; it is tried again.", Retry.AUTO)
+        return SourceError("source.failed", f"{place}: {words}", "Wait; Headwater retries.", Retry.AUTO)
     told = words if state[:2] != "22" else "a value could not be read"  # class 22 quotes the value
-    return SourceError("source.failed", f"{place}: {told} (SQLSTATE {state})", "See the message of the upstream.")
+    return SourceError("source.failed", f"{place}: {told} (SQLSTATE {state})", "See the upstream's message.")
 
 
 def broken_stream(endpoint: Endpoint, error: Exception) -> HeadwaterError:
@@ -47,7 +47,7 @@ def broken_stream(endpoint: Endpoint, error: Exception) -> HeadwaterError:
         return SourceError(
             "source.failed", f"{place} could not send a row", "See the upstream's own log for the reason."
         )
-    return SourceError("source.disconnected", f"{place} ended a scan: {words}", "Wait; it is tried again.", Retry.AUTO)
+    return SourceError("source.disconnected", f"{place} ended a scan: {words}", "Wait; Headwater retries.", Retry.AUTO)
 
 
 def _words(text: str) -> str:

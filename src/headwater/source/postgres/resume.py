@@ -137,7 +137,7 @@ def check_publication(rows: list[tuple[Any, ...]], name: str, known: str | None)
     if known is not None and oid != known:
         raise SourceError(
             "source.publication_missing",
-            f"the publication {quote_literal(name)} was dropped and made anew; changes in between are in no log",
+            f"the publication {quote_literal(name)} was dropped and created again; changes in between are in no log",
             START_OVER,
         )
     return oid
@@ -148,6 +148,6 @@ def slot_busy(slot: str, who: str) -> SourceError:
     return SourceError(
         "source.slot_busy",
         f"the replication slot {quote_literal(slot)} is being read by {who}",
-        "Wait for it to end, or end it with pg_terminate_backend(pid); it is tried again by itself.",
+        "Wait for it to end, or end it with pg_terminate_backend(pid); Headwater retries.",
         Retry.AUTO,
     )

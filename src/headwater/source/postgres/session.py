@@ -97,7 +97,7 @@ class Endpoint(endpoint.Endpoint):
             )
         if "role" in lower and "does not exist" in lower:
             return SourceError(
-                "source.authentication", f"{place} knows no user {self.user}", "Correct the connection's username."
+                "source.authentication", f"{place} has no user {self.user}", "Correct the connection's username."
             )
         if isinstance(error, pg_errors.InvalidCatalogName) or ("database" in lower and "does not exist" in lower):
             return SourceError(
@@ -113,7 +113,7 @@ class Endpoint(endpoint.Endpoint):
             )
         if isinstance(error, pg_errors.LockNotAvailable):
             return SourceError(
-                "source.lock_timeout", f"a table of {place} stayed locked", "Wait; it is tried again.", Retry.AUTO
+                "source.lock_timeout", f"a table of {place} stayed locked", "Wait; Headwater retries.", Retry.AUTO
             )
         if isinstance(error, pg_errors.InsufficientPrivilege):
             return PrivilegeError("source.privilege", _line(text), "Grant the privilege to the connection's user.")
@@ -123,10 +123,10 @@ class Endpoint(endpoint.Endpoint):
             return SourceError(
                 "source.unreachable",
                 f"cannot reach {place}: {_line(text)}",
-                "Check hostname and port, and that the server runs; what runs already tries again by itself.",
+                "Check hostname and port, and that the server is running; Headwater retries what already runs.",
                 Retry.AUTO,
             )
-        return SourceError("source.failed", f"{place}: {_line(text)}", "See the message of the upstream.")
+        return SourceError("source.failed", f"{place}: {_line(text)}", "See the upstream's message.")
 
 
 def _line(text: str) -> str:

@@ -33,7 +33,7 @@ class Position:
         """The position that `str` wrote."""
         m = _TEXT.fullmatch(text)
         if m is None:
-            raise DataError("data.log_damaged", f"{text!r} is no position of a binlog", "Write it as FILE:OFFSET.")
+            raise DataError("data.log_damaged", f"{text!r} is not a binlog position", "Write it as FILE:OFFSET.")
         return cls(m["base"], int(m["file"]), len(m["file"]), int(m["offset"]), int(m["shift"] or 0), m["gtids"] or "")
 
     @classmethod

@@ -51,7 +51,7 @@ def describe(session: Session, table: ScanTable) -> Table:
         raise DataError(
             "data.rewritten",
             f"the upstream table {table.schema}.{table.name} was dropped",
-            f"RESYNC TABLE reads it anew, once {table.name} is there.",
+            f"RESYNC TABLE reads it again, once {table.name} is there.",
         )
     forced = _index(session, table)
     types = {c.name: c.upstream for c in table.columns}
@@ -60,14 +60,14 @@ def describe(session: Session, table: ScanTable) -> Table:
             raise DataError(
                 "data.schema_changed",
                 f"the type of column {name} of {table.schema}.{table.name} changed",
-                "RESYNC TABLE reads it anew in its new form.",
+                "RESYNC TABLE reads it again in its new form.",
             )
         known = types[name].collation if name in table.key else ""
         if known and known != collation_name(collation):
             raise DataError(
                 "data.schema_changed",
                 f"the collation of key column {name} of {table.schema}.{table.name} changed",
-                "RESYNC TABLE reads it anew in its new order, or restore the collation.",
+                "RESYNC TABLE reads it again in its new order, or restore the collation.",
             )
     return Table(
         # Rows come in order, at once, for any share of the table and any age of its statistics.
@@ -92,7 +92,7 @@ def _index(session: Session, table: ScanTable) -> str:
     raise DataError(
         "data.schema_changed",
         f"({', '.join(wanted)}) is no longer the primary key of {table.schema}.{table.name}, nor a unique one",
-        "RESYNC TABLE reads it anew with its new key, or restore the key.",
+        "RESYNC TABLE reads it again with its new key, or restore the key.",
     )
 
 

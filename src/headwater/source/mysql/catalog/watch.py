@@ -58,7 +58,7 @@ def verdict(before: str, after: str, table: str, key: Sequence[str]) -> DataErro
     return DataError(
         "data.rewritten",
         f"the upstream table {happened}; the log does not tell what that did to the rows",
-        f"RESYNC TABLE {table} reads it anew.",
+        f"RESYNC TABLE {table} reads it again.",
     )
 
 

@@ -215,7 +215,7 @@ class Flow:
             raise SourceError(
                 "source.failed",
                 f"the upstream's binlog has another name now: {next_place.name}",
-                "Wait; it is opened again by itself.",
+                "Wait; Headwater reconnects.",
             )
         self._state[p.ORDINAL] = next_place.file + next_place.shift
         self._state[p.OFFSET] = offset

@@ -51,7 +51,7 @@ def translate(place: Place, error: Exception) -> HeadwaterError:
     if isinstance(error, pymysql.err.InterfaceError):  # a closed session was used
         return _ended(place, "the connection is closed")
     told = f"{place}: {_without_values(text)}" + (f" (error {number})" if number else "")
-    return SourceError("source.failed", told, "See the message of the upstream.")
+    return SourceError("source.failed", told, "See the upstream's message.")
 
 
 def _session(place: Place, number: int, text: str, error: Exception) -> HeadwaterError | None:
@@ -87,10 +87,10 @@ def _statement(place: Place, number: int, text: str) -> HeadwaterError | None:
         return PrivilegeError("source.privilege", f"{place}: {text}", "Grant the privilege to the connection's user.")
     if number in LOCKED:
         return SourceError(
-            "source.lock_timeout", f"a table of {place} stayed locked", "Wait; it is tried again.", Retry.AUTO
+            "source.lock_timeout", f"a table of {place} stayed locked", "Wait; Headwater retries.", Retry.AUTO
         )
     if number in AGAIN:
-        return SourceError("source.failed", f"{place}: {text}", "Wait; it is tried again.", Retry.AUTO)
+        return SourceError("source.failed", f"{place}: {text}", "Wait; Headwater retries.", Retry.AUTO)
     if number in CHANGED:
         return DataError("data.schema_changed", f"{place}: {text}", "Restore the table, or RESYNC TABLE.")
     return None
@@ -130,14 +130,14 @@ def _unreachable(place: Place, text: str, error: Exception) -> SourceError:
     return SourceError(
         "source.unreachable",
         f"cannot reach {place}: {cause or text}",
-        "Check hostname and port, and that the server runs; what runs already tries again by itself.",
+        "Check hostname and port, and that the server is running; Headwater retries what already runs.",
         Retry.AUTO,
     )
 
 
 def _ended(place: Place, text: str) -> SourceError:
     return SourceError(
-        "source.disconnected", f"{place} ended the connection: {text}", "Wait; it is tried again.", Retry.AUTO
+        "source.disconnected", f"{place} ended the connection: {text}", "Wait; Headwater retries.", Retry.AUTO
     )
 
 

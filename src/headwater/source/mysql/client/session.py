@@ -86,7 +86,7 @@ class Endpoint(endpoint.Endpoint):
             return error
         return SourceError(
             "source.unreachable",
-            f"no MySQL or MariaDB greets at {self.place}: {error.message}",
+            f"no MySQL or MariaDB answers at {self.place}: {error.message}",
             "Check hostname and port of the connection, and its type.",
             Retry.AUTO,
         )

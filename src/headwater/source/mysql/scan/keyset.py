@@ -50,8 +50,8 @@ def literal(column: KeyColumn, text: str) -> str:
     except (ValueError, InvalidOperation) as e:
         raise DataError(
             "data.key_value",
-            f"key column {column.name} has a bound that is no {column.type.name}",
-            "RESYNC TABLE reads it anew with the key's present type.",
+            f"key column {column.name} has a bound that is not a {column.type.name}",
+            "RESYNC TABLE reads it again with the key's present type.",
         ) from e
 
 

@@ -113,7 +113,7 @@ def prove_low(endpoint: Endpoint, session: Session, shift: int, timeout_s: float
             "source.lock_timeout",
             f"{endpoint.place}: a commit is in the binlog and not visible for {timeout_s:.0f} s: "
             + "; ".join(words(session, left)),
-            "Wait; it is tried again. If it lasts, look at the replicas that a semi-synchronous commit waits for"
+            "Wait; Headwater retries. If it lasts, look at the replicas that a semi-synchronous commit waits for"
             + ("; or GRANT PROCESS ON *.* to the connection's user, if it lacks it." if low.kind == "xa" else "."),
             Retry.AUTO,
         )
