@@ -14,7 +14,7 @@ from headwater.decode.changes import Changes, changes_schema, decode_changes
 from headwater.meta import relations, segments
 from headwater.meta.store import Meta
 from headwater.model import RelationInfo
-from headwater.relation.schema import INDEX
+from headwater.source.names import INDEX
 from headwater.storage import Storage
 
 MOST_CHUNKS = 64
