@@ -143,6 +143,10 @@ class Span:
     lo: Bound | None
     hi: Bound | None
 
+    def meets(self, after: Span) -> bool:
+        """Whether another span begins where this one ends."""
+        return self.hi is not None and self.hi == after.lo
+
 
 @dataclass(frozen=True, slots=True)
 class CoveredSpan:

@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 
 from headwater.backfill.read_span import Hooks, scan_span
 from headwater.backfill.span import locate, one_key
-from headwater.decode.changes import OLD, TXN
 from headwater.model import Bound, CoveredSpan, Layout, RelationInfo, ScanResult, Span
 from headwater.relation.judge import judge
 from headwater.relation.net import Judgement, net
+from headwater.source.names import OLD, TXN
 from headwater.source.postgres.session import lsn_to_int
 from headwater.source.postgres.snapshot import sees
 from support.backfill import Bench, bench

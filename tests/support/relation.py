@@ -31,8 +31,9 @@ from headwater.model import (
 )
 from headwater.relation import base, fold, read
 from headwater.relation.overlay import Overlays
-from headwater.relation.schema import FROM, INDEX, MISSING, OLD, OP, TXN, UPSERT, key_struct, overlay_schema
+from headwater.relation.schema import UPSERT, key_struct, overlay_schema
 from headwater.settings.table import DEFAULTS
+from headwater.source.names import FROM, INDEX, MISSING, OLD, OP, TXN
 from headwater.storage import LocalStorage
 
 INT4 = UpstreamType("int4", 23, ordered=True)

@@ -10,13 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
+from headwater.backfill.span import joined
 from headwater.engine.home import Home
 from headwater.engine.results import Result
 from headwater.meta import relations, spans
 from headwater.model import Bound, Column, Control, ScanResult, Span, TableState, UpstreamType
 from headwater.sql import listing
 from headwater.sql.parse import parse
-from headwater.sql.ranges import condition, joined
+from headwater.sql.ranges import condition
 from support.defined import add_connection, add_table
 
 ID = Column("id", "BIGINT", UpstreamType("int8", 20, ordered=True))

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from headwater.model import Op
 from headwater.relation.net import Judgement, holes, net
-from headwater.relation.schema import INDEX, OP
+from headwater.source.names import INDEX, OP
 from support.relation import Change, History, Rows, applied, changes_table, columns_of
 
 COLUMNS = columns_of()

@@ -10,12 +10,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from headwater.backfill.span import joined
 from headwater.decode.changes import Changes
 from headwater.meta.store import Meta
 from headwater.model import Bound, CoveredSpan, Layout, Op, RunInfo, Span
 from headwater.relation import runs, upkeep
 from headwater.relation.judge import after_truncate, judge, settled, truncated
-from headwater.relation.keys import joined
 from headwater.relation.net import holes, net, touched
 from headwater.relation.overlay import usable
 from headwater.relation.tail import Tails

@@ -216,3 +216,6 @@ def test_the_envelope_shows_changes_as_debezium_does() -> None:
     assert json.loads(rows[3]["transaction"]) == {"id": "102", "total_order": 2}
     with pytest.raises(DataError):
         envelope(changes, transactions.slice(1), ["id"], place)
+    named = changes.rename_columns(["id", "__note", *changes.column_names[2:]])
+    (after,) = (json.loads(r["after"]) for r in envelope(named, transactions, ["id"], place).slice(1, 1).to_pylist())
+    assert after == {"id": 2, "__note": "__debezium_unavailable_value", "at": "1970-01-02T00:00:00Z", "raw": None}

@@ -1,8 +1,8 @@
-"""Spans of a key order: cutting them, and finding the one that holds a key."""
+"""Spans of a key order: cutting them, joining them, and finding the one that holds a key."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -23,6 +23,17 @@ def one_key(key: tuple[str, ...]) -> Span:
 def cut(span: Span, at: Bound) -> tuple[Span, Span]:
     """The two halves of a span: what lies before the place, and the rest."""
     return Span(span.lo, at), Span(at, span.hi)
+
+
+def joined(spans: Iterable[Span]) -> list[Span]:
+    """The spans (in key order) with neighbours made one."""
+    found: list[Span] = []
+    for span in spans:
+        if found and found[-1].meets(span):
+            found[-1] = Span(found[-1].lo, span.hi)
+        else:
+            found.append(span)
+    return found
 
 
 def locate(spans: Sequence[Span], key_columns: Sequence[Column], keys: pa.Table) -> NDArray[np.int64]:

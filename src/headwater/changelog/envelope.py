@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from headwater.errors import DataError
 from headwater.model import Op
+from headwater.source.names import INDEX, MISSING, OLD, OP, OURS
 
 UNAVAILABLE = "__debezium_unavailable_value"  # the log did not carry the column because it did not change
 SCHEMA = pa.schema(
@@ -57,7 +58,7 @@ def envelope(changes: pa.Table, transactions: pa.Table, key: Sequence[str], plac
     what `reader.read_transactions` gives for the same range. `before` is there where the upstream sent it: the key
     of a deleted row and of a row whose key changed. `ts_ms` is the commit's time.
     """
-    names = [n for n in changes.schema.names if not n.startswith("__")]
+    names = [n for n in changes.schema.names if n not in OURS]
     commits = _commits(changes, transactions)
     rows = [
         _row(change, commit, names, key, place) for change, commit in zip(changes.to_pylist(), commits, strict=True)
@@ -67,7 +68,7 @@ def envelope(changes: pa.Table, transactions: pa.Table, key: Sequence[str], plac
 
 def _commits(changes: pa.Table, transactions: pa.Table) -> Iterator[dict[str, Any]]:
     """The transaction of each change."""
-    index = changes["__index"].to_numpy()
+    index = changes[INDEX].to_numpy()
     known = transactions.to_pylist()
     at = np.searchsorted(transactions["last_index"].to_numpy(), index)
     for i, number in zip(index.tolist(), at.tolist(), strict=True):
@@ -81,24 +82,24 @@ def _commits(changes: pa.Table, transactions: pa.Table) -> Iterator[dict[str, An
 def _row(
     change: dict[str, Any], commit: dict[str, Any], names: list[str], key: Sequence[str], place: Place
 ) -> dict[str, Any]:
-    op = Op(change["__op"])
-    missing = {names[i] for i in change["__missing"] or ()}
+    op = Op(change[OP])
+    missing = {names[i] for i in change[MISSING] or ()}
     after = {n: UNAVAILABLE if n in missing else plain(change[n]) for n in names}
     before = None
     if op is Op.DELETE:
         before = {n: plain(change[n]) if n in key else None for n in names}
-    elif change["__old"] is not None:
-        before = {n: plain(change["__old"].get(n)) for n in names}
+    elif change[OLD] is not None:
+        before = {n: plain(change[OLD].get(n)) for n in names}
     ts_ms = commit["commit_time_us"] // 1000 + _LOG_EPOCH_MS
     return {
-        "index": change["__index"],
+        "index": change[INDEX],
         "before": None if before is None else _json(before),
         "after": _json(after) if op in (Op.INSERT, Op.UPDATE) else None,
         "source": _json(_source(commit, ts_ms, place)),
         "op": _OPS[op],
         "ts_ms": ts_ms,
         "transaction": _json(
-            {"id": str(commit["txn"]), "total_order": change["__index"] - commit["first_index"] + 1},
+            {"id": str(commit["txn"]), "total_order": change[INDEX] - commit["first_index"] + 1},
         ),
     }
 

@@ -16,8 +16,7 @@ from headwater.decode.layout import Piece, lay_out
 from headwater.decode.values import arrow_schema, arrow_type
 from headwater.errors import DataError
 from headwater.model import Column, Op, SchemaVersion
-
-INDEX, TXN, OP, MISSING, OLD = "__index", "__txn", "__op", "__missing", "__old"
+from headwater.source.names import INDEX, MISSING, OLD, OP, TXN
 
 
 @dataclass(frozen=True, slots=True)

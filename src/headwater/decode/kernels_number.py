@@ -79,12 +79,19 @@ def parse_integers(buffer: Any, starts: Any, lengths: Any, highest: Any, out: An
     return ALL_WELL
 
 
-@kernel(types.UniTuple(types.uint64, 2)(types.uint64, types.uint64, types.uint64))
-def _ten_times(high: Any, low: Any, digit: Any) -> Any:
-    """(high, low) * 10 + digit, modulo 2^128."""
-    lower = (low & _LOW) * _U10 + digit
-    upper = (low >> _U32) * _U10 + (lower >> _U32)
-    return high * _U10 + (upper >> _U32), (upper << _U32) | (lower & _LOW)
+@kernel(types.UniTuple(types.uint64, 2)(types.uint64, types.uint64, types.uint64, types.uint64))
+def times_plus(high: Any, low: Any, factor: Any, addend: Any) -> Any:
+    """(high, low) * factor + addend, modulo 2^128; factor and addend below 2^32."""
+    lower = (low & _LOW) * factor + addend
+    upper = (low >> _U32) * factor + (lower >> _U32)
+    return high * factor + (upper >> _U32), (upper << _U32) | (lower & _LOW)
+
+
+@kernel(types.UniTuple(types.uint64, 2)(types.uint64, types.uint64))
+def negative_of(high: Any, low: Any) -> Any:
+    """-(high, low), modulo 2^128."""
+    low = ~low + _ONE
+    return ~high + (_ONE if low == _U0 else _U0), low
 
 
 @kernel(types.int64(BYTES, PLACES, PLACES, types.int64, types.uint64, types.uint64, types.uint64[:, ::1], MARKS))
@@ -132,17 +139,16 @@ def parse_decimals(
             if digits <= _WORD_DIGITS:
                 low = low * _U10 + digit
             elif digits <= _MAX_DIGITS:
-                high, low = _ten_times(high, low, digit)
+                high, low = times_plus(high, low, _U10, digit)
         padding = scale - max(decimals, 0)
         if not fits or (digits > 0 and digits + padding > _MAX_DIGITS):
             continue
         for _ in range(padding):
-            high, low = _ten_times(high, low, _U0)
+            high, low = times_plus(high, low, _U10, _U0)
         if high > limit_high or (high == limit_high and low >= limit_low):
             continue
         if negative:
-            low = ~low + _ONE
-            high = ~high + (_ONE if low == _U0 else _U0)
+            high, low = negative_of(high, low)
         out[i, 0] = low
         out[i, 1] = high
         marks[i] = KEPT

@@ -1,4 +1,4 @@
-"""Kernels for dates and timestamps in ISO form, as PostgreSQL prints them under DateStyle ISO.
+"""Kernels for the calendar, and for dates and timestamps in ISO form, as PostgreSQL prints them under DateStyle ISO.
 
 Kept are the years 1 to 9999: what SQL, Spark, Parquet and Python's datetime all have.
 """
@@ -15,7 +15,7 @@ from headwater.kernel import kernel
 
 FIRST_DAY = -719162  # 0001-01-01 in days since 1970-01-01
 LAST_DAY = 2932896  # 9999-12-31
-DAY_US = 86_400_000_000
+DAY_US, SECOND_US = 86_400_000_000, 1_000_000
 FIRST_US = FIRST_DAY * DAY_US
 LAST_US = (LAST_DAY + 1) * DAY_US - 1
 
@@ -23,7 +23,17 @@ _MINUS, _PLUS, _DOT, _COLON, _SPACE, _ZERO, _NINE = 45, 43, 46, 58, 32, 48, 57
 _I, _B = 105, 66  # infinity, BC
 _MALFORMED = -(1 << 40)  # no day has this number
 _OUTSIDE = _MALFORMED + 1
-_HOUR_US, _MINUTE_US, _SECOND_US = 3_600_000_000, 60_000_000, 1_000_000
+_HOUR_US, _MINUTE_US = 3_600_000_000, 60_000_000
+
+
+@kernel(types.int64(types.int64, types.int64, types.int64))
+def days_since_1970(year: Any, month: Any, day: Any) -> Any:
+    """Days since 1970-01-01 of a day of the calendar."""
+    shifted = year - 1 if month <= 2 else year  # years that begin in March put the leap day last
+    era = shifted // 400
+    of_era = shifted - era * 400
+    of_year = (153 * (month - 3 if month > 2 else month + 9) + 2) // 5 + day - 1
+    return era * 146097 + of_era * 365 + of_era // 4 - of_era // 100 + of_year - 719468
 
 
 @kernel(types.int64(BYTES, types.int64, types.int64))
@@ -55,11 +65,7 @@ def _day(buffer: Any, at: Any, end: Any) -> Any:
         return _MALFORMED, at
     if year < 1 or year > 9999:
         return _OUTSIDE, at
-    shifted = year - 1 if month <= 2 else year  # years that begin in March put the leap day last
-    era = shifted // 400
-    of_era = shifted - era * 400
-    of_year = (153 * (month - 3 if month > 2 else month + 9) + 2) // 5 + day - 1
-    return era * 146097 + of_era * 365 + of_era // 4 - of_era // 100 + of_year - 719468, at
+    return days_since_1970(year, month, day), at
 
 
 @kernel(types.boolean(BYTES, types.int64, types.int64))
@@ -115,7 +121,7 @@ def _clock(buffer: Any, at: Any, end: Any) -> Any:
             fraction += (np.int64(buffer[at]) - _ZERO) * unit
             unit //= 10
             at += 1
-    return hour * _HOUR_US + minute * _MINUTE_US + second * _SECOND_US + fraction, at
+    return hour * _HOUR_US + minute * _MINUTE_US + second * SECOND_US + fraction, at
 
 
 @kernel(types.UniTuple(types.int64, 2)(BYTES, types.int64, types.int64))
@@ -134,7 +140,7 @@ def _zone(buffer: Any, at: Any, end: Any) -> Any:
         if part < 0:
             return 0, -1
         total += part * unit
-        unit = np.int64(_SECOND_US) if unit == _MINUTE_US else np.int64(0)
+        unit = np.int64(SECOND_US) if unit == _MINUTE_US else np.int64(0)
         at += 3
     return sign * total, at
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
 
+from headwater.decode.column import NO_VALUE
 from headwater.decode.dialects import dialect_of
 from headwater.errors import DataError
 from headwater.model import Column, LogColumn, SchemaVersion, UpstreamType
@@ -117,6 +118,21 @@ class Piece:
     old_lengths: Any
     has_old: Any  # bool per row: the message begins with an old tuple
     moved: Any  # uint8 per row: the key changed
+
+    @classmethod
+    def blank(cls, batch: pa.RecordBatch, layout: Layout, data: Any, has_old: Any) -> Self:
+        """A piece without any value yet: a dialect's kernel notes in its `grids` where they stand."""
+        shape = (len(layout.types), batch.num_rows)
+        old_shape = (shape[0], shape[1] if has_old.any() else 0)
+        starts, old_starts = np.zeros(shape, np.int64), np.zeros(old_shape, np.int64)
+        lengths, old_lengths = np.full(shape, NO_VALUE, np.int64), np.full(old_shape, NO_VALUE, np.int64)
+        moved = np.zeros(batch.num_rows, dtype=np.uint8)
+        return cls(batch, layout, data, starts, lengths, old_starts, old_lengths, has_old, moved)
+
+    @property
+    def grids(self) -> tuple[Any, ...]:
+        """What a kernel writes to."""
+        return self.starts, self.lengths, self.old_starts, self.old_lengths, self.moved
 
 
 def decodable_until(

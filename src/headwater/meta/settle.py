@@ -47,7 +47,7 @@ def merge(c: Connection, relation_id: int) -> int:
     groups: list[list[Row[tuple[object, ...]]]] = []
     for row in found:
         before = groups[-1][-1] if groups else None
-        if before is not None and before.log_index == row.log_index and _neighbours(before.bounds, row.bounds):
+        if before is not None and before.log_index == row.log_index and parsed(before.bounds).meets(parsed(row.bounds)):
             groups[-1].append(row)
         else:
             groups.append([row])
@@ -56,11 +56,6 @@ def merge(c: Connection, relation_id: int) -> int:
     for group in several:
         c.execute(sa.update(span).where(span.c.id == group[0].id).values(**_joined(group)))
     return len(found) - len(groups)
-
-
-def _neighbours(before: str, after: str) -> bool:
-    end = parsed(before).hi
-    return end is not None and end == parsed(after).lo
 
 
 def _joined(group: Sequence[Row[tuple[object, ...]]]) -> dict[str, object]:

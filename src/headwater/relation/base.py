@@ -47,6 +47,9 @@ STATISTICS_TYPES = (
 )  # NaN has no place in a range
 
 
+RANGED = ("SMALLINT", "INT", "BIGINT", "DATE")  # whose statistics are exact in every writer, and numbers
+
+
 def create(storage: Storage, relation: RelationInfo) -> int:
     """Makes the empty base of a relation, durable, and gives its Delta version; one that meta has is left as it is."""
     if relation.base_version < 0:
@@ -94,6 +97,11 @@ def ranges(storage: Storage, base_path: str, column: str) -> pa.Table | None:
     if not set(names) <= set(actions.column_names) or any(actions[n].null_count for n in names):
         return None
     return pa.table([actions[n] for n in names], names=["low", "high"])
+
+
+def as_numbers(values: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    """Values of a type in RANGED as 64-bit numbers, a date as its day since 1970."""
+    return values.cast(pa.int32()).cast(pa.int64()) if pa.types.is_date(values.type) else values.cast(pa.int64())
 
 
 @dataclass(frozen=True, slots=True)

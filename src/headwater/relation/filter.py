@@ -12,7 +12,8 @@ from pyspark.sql import functions as fn
 
 from headwater.backfill.filter import columns_of, read_filter
 from headwater.model import Condition, Joined, RelationInfo, Test
-from headwater.relation.schema import MISSING, quoted
+from headwater.relation.schema import quoted
+from headwater.source.names import MISSING
 
 _COMPARE = {"=": "__eq__", "<>": "__ne__", "<": "__lt__", "<=": "__le__", ">": "__gt__", ">=": "__ge__"}
 

@@ -25,13 +25,13 @@ from headwater.model import DataFile, Layout, RelationInfo, Span
 from headwater.relation import base, read
 from headwater.relation.keys import in_any, literal
 from headwater.relation.overlay import Overlay, read_keys
-from headwater.relation.schema import GONE, OP, UPSERT, quoted
+from headwater.relation.schema import GONE, UPSERT, quoted
 from headwater.settings.table import DEFAULTS, Settings
+from headwater.source.names import OP
 from headwater.storage import Storage
 
 MEASURED_ROWS = 1024  # at once
 MOST_RANGES = 32  # an OR of more ranges costs the planner more than the files it skips
-_RANGED = ("SMALLINT", "INT", "BIGINT", "DATE")  # statistics of these are exact in every writer
 
 
 def fold(
@@ -167,7 +167,7 @@ def _touched_ranges(storage: Storage, relation: RelationInfo, overlay: Overlay) 
     so a row outside of all ranges cannot have a key of the overlay.
     """
     column = relation.key_columns[0]
-    if column.lake_type not in _RANGED:
+    if column.lake_type not in base.RANGED:
         return None
     keys = read_keys(storage, overlay, column.name)
     files = base.ranges(storage, relation.base_path, column.name)
@@ -192,16 +192,12 @@ def _touched_ranges(storage: Storage, relation: RelationInfo, overlay: Overlay) 
 
 def _touched(keys: pa.Array, files: pa.Table) -> pa.Table:
     """The files (low, high) in whose range any of the keys lies."""
-    ordered = keys.cast(pa.int32()).cast(pa.int64()) if pa.types.is_date(keys.type) else keys.cast(pa.int64())
+    ordered = base.as_numbers(keys)
     sorted_keys = pc.sort_indices(ordered)
     places = ordered.take(sorted_keys).to_numpy()
-    low, high = (_as_integers(files[name]).to_numpy() for name in ("low", "high"))
+    low, high = (base.as_numbers(files[name]).to_numpy() for name in ("low", "high"))
     hit = places.searchsorted(low, side="left") < places.searchsorted(high, side="right")
     return files.filter(pa.array(hit))
-
-
-def _as_integers(values: pa.ChunkedArray) -> pa.ChunkedArray:
-    return values.cast(pa.int32()).cast(pa.int64()) if pa.types.is_date(values.type) else values.cast(pa.int64())
 
 
 def _merged(files: pa.Table) -> list[tuple[Any, Any]]:

@@ -12,7 +12,7 @@ from headwater.backfill.rule import Sees
 from headwater.backfill.span import locate
 from headwater.model import Delivery, Layout, Op, RelationInfo
 from headwater.relation.net import Judgement
-from headwater.relation.schema import INDEX, OLD, OP, TXN
+from headwater.source.names import INDEX, OLD, OP, TXN
 
 Ints = NDArray[np.int64]
 

@@ -10,6 +10,7 @@ import pyarrow as pa
 from pyspark.sql import Column as Expression
 from pyspark.sql import functions as fn
 
+from headwater.backfill.span import joined
 from headwater.decode.literals import key_array
 from headwater.model import Bound, Column, Span
 from headwater.relation.schema import quoted
@@ -17,21 +18,10 @@ from headwater.relation.schema import quoted
 
 def in_any(spans: Sequence[Span], key_columns: Sequence[Column], alias: str = "") -> Expression | None:
     """True for keys in one of the spans, which are in key order; None when that is every key."""
-    ranges = joined(spans)
+    ranges = joined(spans)  # so that the condition stays short
     if any(r.lo is None and r.hi is None for r in ranges):
         return None
     return reduce(lambda a, b: a | b, (in_span(r, key_columns, alias) for r in ranges), fn.lit(False))
-
-
-def joined(spans: Sequence[Span]) -> list[Span]:
-    """The same ranges with neighbours made one, so that a condition stays short."""
-    ranges: list[Span] = []
-    for span in spans:
-        if ranges and ranges[-1].hi is not None and ranges[-1].hi == span.lo:
-            ranges[-1] = Span(ranges[-1].lo, span.hi)
-        else:
-            ranges.append(span)
-    return ranges
 
 
 def in_span(span: Span, key_columns: Sequence[Column], alias: str = "") -> Expression:

@@ -20,7 +20,8 @@ import pyarrow.compute as pc
 
 from headwater.kernel import kernel
 from headwater.model import Column, Op
-from headwater.relation.schema import FROM, GONE, INDEX, MISSING, OLD, OP, TXN, UPSERT, key_struct, overlay_schema
+from headwater.relation.schema import GONE, UPSERT, key_struct, overlay_schema
+from headwater.source.names import FROM, INDEX, MISSING, OLD, OP, TXN
 
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]

@@ -25,10 +25,11 @@ from headwater.meta.store import Meta
 from headwater.model import Layout, RelationInfo, RunInfo
 from headwater.relation.judge import after_truncate, judge, settled, truncated
 from headwater.relation.net import holes, net, touched
-from headwater.relation.schema import MISSING, overlay_schema
+from headwater.relation.schema import overlay_schema
 from headwater.relation.tail import Report, Tails
 from headwater.settings.table import DEFAULTS, Settings
 from headwater.source.kinds import kind
+from headwater.source.names import MISSING
 from headwater.storage import Storage
 
 TAIL_FOLDER = "tmp/tail"

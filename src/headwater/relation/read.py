@@ -19,7 +19,8 @@ from headwater.relation.base import few_files
 from headwater.relation.filter import holds, may_hold
 from headwater.relation.keys import in_any
 from headwater.relation.overlay import Layer, Overlay
-from headwater.relation.schema import FROM, GONE, INDEX, MISSING, OP, TXN, UPSERT, quoted
+from headwater.relation.schema import GONE, UPSERT, quoted
+from headwater.source.names import FROM, INDEX, MISSING, OP, TXN
 from headwater.storage import Storage
 
 BROADCAST_ROWS = 300_000  # whole rows; keys alone are always broadcast, the overlay's cap bounds them

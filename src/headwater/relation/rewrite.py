@@ -17,12 +17,12 @@ from pyspark.sql import functions as fn
 
 from headwater.model import RelationInfo
 from headwater.relation import commits
+from headwater.relation.base import RANGED, as_numbers
 from headwater.relation.delta import delta_table
 from headwater.relation.schema import quoted
 from headwater.relation.upkeep import SMALL_BYTES, TARGET_BYTES, BaseFile, Rewrite, Way
 from headwater.storage import Storage
 
-RANGED = ("SMALLINT", "INT", "BIGINT", "DATE")  # keys whose file statistics are exact, and that are written as numbers
 EPOCH = datetime.date(1970, 1, 1)
 
 
@@ -138,10 +138,7 @@ def _ends(actions: pa.Table, name: str, relation: RelationInfo) -> list[int | No
     """The first key column's least or greatest value per file as a number; None where unknown."""
     if relation.key_columns[0].lake_type not in RANGED or name not in actions.column_names:
         return [None] * actions.num_rows
-    values = actions[name]
-    if pa.types.is_date(values.type):
-        values = values.cast(pa.int32())
-    numbers: list[int | None] = values.cast(pa.int64()).to_pylist()
+    numbers: list[int | None] = as_numbers(actions[name]).to_pylist()
     return numbers
 
 

@@ -8,13 +8,7 @@ import pyarrow as pa
 
 from headwater.decode.values import arrow_schema
 from headwater.model import Column
-
-INDEX = "__index"
-TXN = "__txn"
-OP = "__op"
-MISSING = "__missing"
-OLD = "__old"  # changes: the key before an update changed it
-FROM = "__from"  # overlays: the key of the base row that holds the missing columns
+from headwater.source.names import FROM, INDEX, MISSING, OP, TXN
 
 UPSERT = 1  # the row is now this
 GONE = 3  # the row is no more

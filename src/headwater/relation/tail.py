@@ -14,8 +14,8 @@ from headwater.meta import changes as changes_of
 from headwater.meta import relations
 from headwater.meta.store import Meta
 from headwater.model import RelationInfo
-from headwater.relation.schema import INDEX
 from headwater.settings.table import DEFAULTS, Settings
+from headwater.source.names import INDEX
 from headwater.storage import Storage
 
 MOST_CHUNKS = 64

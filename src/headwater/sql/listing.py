@@ -10,6 +10,7 @@ import pyarrow as pa
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from headwater.backfill.span import joined
 from headwater.config import Secret
 from headwater.engine.commit.holds import holds
 from headwater.engine.home import Home
@@ -23,7 +24,7 @@ from headwater.meta import connections, epochs, progress, relations, spans, tabl
 from headwater.model import RelationInfo
 from headwater.source.options import SECRET
 from headwater.sql import statements as st
-from headwater.sql.ranges import condition, joined
+from headwater.sql.ranges import condition
 from headwater.sql.tokens import hide_passwords
 
 EPOCHS_SHOWN = 100

@@ -2,20 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from headwater.model import Bound, Span
-
-
-def joined(spans: Iterable[Span]) -> list[Span]:
-    """The spans (in key order) with neighbours made one."""
-    found: list[Span] = []
-    for span in spans:
-        if found and found[-1].hi is not None and found[-1].hi == span.lo:
-            found[-1] = Span(found[-1].lo, span.hi)
-        else:
-            found.append(span)
-    return found
 
 
 def condition(key: tuple[str, ...], span: Span) -> str:

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from headwater.decode.column import NO_VALUE
 from headwater.decode.kernels import ALL_WELL
 from headwater.decode.layout import Piece, RowLayout, buffers, damaged
 from headwater.decode.mysql import kernels_rows
@@ -22,20 +21,14 @@ def lay_out(batch: pa.RecordBatch, layout: RowLayout) -> Piece:
     data, offsets = buffers(batch.column("payload"))
     ops = batch.column("op").to_numpy()
     forms = [form(c) for c in layout.written]
-    shape = (len(layout.types), batch.num_rows)
-    has_old = (ops == Op.UPDATE) | (ops == Op.DELETE)
-    old_shape = (shape[0], shape[1] if has_old.any() else 0)
-    starts, old_starts = np.zeros(shape, np.int64), np.zeros(old_shape, np.int64)
-    lengths = np.full(shape, NO_VALUE, np.int64)
-    old_lengths = np.full(old_shape, NO_VALUE, np.int64)
-    moved = np.zeros(batch.num_rows, dtype=np.uint8)
+    piece = Piece.blank(batch, layout, data, (ops == Op.UPDATE) | (ops == Op.DELETE))
     answer = kernels_rows.lay_out(
         *(data, offsets, ops, _numbers(f[0] for f in forms), _numbers(f[1] for f in forms), layout.slots, layout.keys),
-        *(starts, lengths, old_starts, old_lengths, moved),
+        *piece.grids,
     )
     if answer != ALL_WELL:
         raise damaged(batch, answer)
-    return Piece(batch, layout, data, starts, lengths, old_starts, old_lengths, has_old, moved)
+    return piece
 
 
 def form(column: LogColumn) -> tuple[int, int]:

@@ -8,14 +8,23 @@ import numpy as np
 from numba import types
 
 from headwater.decode.kernels import ALL_WELL, BYTES, KEPT, MARKS, NULL, PLACES, UNKEPT
+from headwater.decode.kernels_number import negative_of, times_plus
 from headwater.kernel import kernel
 
-_U0, _U1, _U8, _U10, _U32 = np.uint64(0), np.uint64(1), np.uint64(8), np.uint64(10), np.uint64(32)
-_LOW = np.uint64(0xFFFFFFFF)
+_U0, _U1, _U8, _U10 = np.uint64(0), np.uint64(1), np.uint64(8), np.uint64(10)
 _MINUS, _DOT, _ZERO = 45, 46, 48
 _WORD_DIGITS, _WORD_BYTES = 9, 4
 _DIGIT_BYTES = np.array([0, 1, 1, 2, 2, 3, 3, 4, 4], dtype=np.int64)  # bytes of so many digits
 _POWERS = np.array([10**n for n in range(20)], dtype=np.uint64)
+
+
+@kernel(types.int64(BYTES, types.int64, types.int64), inline="always")
+def little_endian(buffer: Any, at: Any, size: Any) -> Any:
+    """The number in so many bytes, at most eight, the lowest first."""
+    word = np.int64(0)
+    for j in range(size):
+        word |= np.int64(buffer[at + j]) << (8 * j)
+    return word
 
 
 @kernel(types.void(BYTES, PLACES, PLACES, types.uint64[::1], MARKS))
@@ -26,9 +35,7 @@ def read_words(buffer: Any, starts: Any, lengths: Any, out: Any, marks: Any) -> 
         if lengths[i] < 0:
             marks[i] = NULL
         else:
-            at = starts[i]
-            for j in range(lengths[i]):
-                word |= np.uint64(buffer[at + j]) << np.uint64(8 * j)
+            word = np.uint64(little_endian(buffer, starts[i], lengths[i]))
             marks[i] = KEPT
         out[i] = word
 
@@ -57,13 +64,9 @@ def read_integers(
         if lengths[i] < 0:
             marks[i] = NULL
             continue
-        at = starts[i]
-        word = _U0
-        for j in range(width):
-            word |= np.uint64(buffer[at + j]) << np.uint64(8 * j)
-        value = np.int64(word)
+        value = little_endian(buffer, starts[i], width)
         if not unsigned:
-            value = np.int64(word << np.uint64(unused)) >> unused
+            value = value << unused >> unused
         if value < low or value > high or (unsigned and value < 0):
             marks[i] = UNKEPT
             continue
@@ -71,19 +74,28 @@ def read_integers(
         marks[i] = KEPT
 
 
-@kernel(types.UniTuple(types.uint64, 2)(types.uint64, types.uint64, types.uint64, types.uint64))
-def _times_plus(high: Any, low: Any, factor: Any, addend: Any) -> Any:
-    """(high, low) * factor + addend, modulo 2^128; factor and addend below 2^32."""
-    lower = (low & _LOW) * factor + addend
-    upper = (low >> _U32) * factor + (lower >> _U32)
-    return high * factor + (upper >> _U32), (upper << _U32) | (lower & _LOW)
+@kernel(types.UniTuple(types.int64, 2)(types.int64, types.int64, types.int64), inline="always")
+def _group(part: Any, digits: Any, number: Any) -> Any:
+    """How many digits of a packed decimal's part (0: whole, 1: fraction) a group has, and in how many bytes.
+
+    All have nine digits but one at the part's outer end.
+    """
+    odd = digits % _WORD_DIGITS
+    outer = number == 0 if part == 0 else number == digits // _WORD_DIGITS
+    if odd > 0 and outer:
+        return odd, _DIGIT_BYTES[odd]
+    return _WORD_DIGITS, _WORD_BYTES
 
 
-@kernel(types.uint64(BYTES, types.int64, types.int64, types.uint8))
-def _big_endian(buffer: Any, at: Any, size: Any, mask: Any) -> Any:
+@kernel(types.uint64(BYTES, types.int64, types.int64, types.boolean, types.boolean))
+def _digits(buffer: Any, at: Any, size: Any, negative: Any, first: Any) -> Any:
+    """The digits of a packed decimal's group as a number; the first group's highest bit is the sign."""
+    mask = np.uint8(0xFF if negative else 0)
     word = _U0
     for j in range(size):
         word = word << _U8 | np.uint64(buffer[at + j] ^ mask)
+    if first:
+        word ^= np.uint64(0x80) << np.uint64(8 * (size - 1))
     return word
 
 
@@ -105,31 +117,21 @@ def read_decimals(
             continue
         at = starts[i]
         negative = buffer[at] & 0x80 == 0
-        mask = np.uint8(0xFF if negative else 0)
         high = _U0
         low = _U0
-        first = True
         for part in range(2):
             digits = whole if part == 0 else scale
-            odd = digits % _WORD_DIGITS
-            groups = digits // _WORD_DIGITS + (1 if odd else 0)
-            for g in range(groups):
-                short = odd > 0 and (g == 0 if part == 0 else g == groups - 1)
-                count = odd if short else _WORD_DIGITS
-                size = _DIGIT_BYTES[count] if short else _WORD_BYTES
-                word = _big_endian(buffer, at, size, mask)
-                if first:
-                    word ^= np.uint64(0x80) << np.uint64(8 * (size - 1))
-                    first = False
+            for g in range((digits + _WORD_DIGITS - 1) // _WORD_DIGITS):
+                count, size = _group(part, digits, g)
+                word = _digits(buffer, at, size, negative, at == starts[i])
                 if word >= _POWERS[count]:
                     return i
-                high, low = _times_plus(high, low, _POWERS[count], word)
+                high, low = times_plus(high, low, _POWERS[count], word)
                 at += size
         for _ in range(padding):
-            high, low = _times_plus(high, low, _U10, _U0)
+            high, low = times_plus(high, low, _U10, _U0)
         if negative:
-            low = ~low + _U1
-            high = ~high + (_U1 if low == _U0 else _U0)
+            high, low = negative_of(high, low)
         out[i, 0] = low
         out[i, 1] = high
         marks[i] = KEPT
@@ -149,19 +151,12 @@ def write_decimals(
             continue
         at = starts[i]
         negative = buffer[at] & 0x80 == 0
-        mask = np.uint8(0xFF if negative else 0)
         done = 0
         for part in range(2):
             digits = whole if part == 0 else scale
-            odd = digits % _WORD_DIGITS
-            groups = digits // _WORD_DIGITS + (1 if odd else 0)
-            for g in range(groups):
-                short = odd > 0 and (g == 0 if part == 0 else g == groups - 1)
-                count = odd if short else _WORD_DIGITS
-                size = _DIGIT_BYTES[count] if short else _WORD_BYTES
-                word = _big_endian(buffer, at, size, mask)
-                if done == 0:
-                    word ^= np.uint64(0x80) << np.uint64(8 * (size - 1))
+            for g in range((digits + _WORD_DIGITS - 1) // _WORD_DIGITS):
+                count, size = _group(part, digits, g)
+                word = _digits(buffer, at, size, negative, at == starts[i])
                 if word >= _POWERS[count]:
                     return i
                 for j in range(count):
@@ -197,9 +192,8 @@ def widen_integers(words: Any, unsigned: Any, scale: Any, out: Any) -> None:
         low = ~words[i] + _U1 if negative else words[i]
         high = _U0
         for _ in range(scale):
-            high, low = _times_plus(high, low, _U10, _U0)
+            high, low = times_plus(high, low, _U10, _U0)
         if negative:
-            low = ~low + _U1
-            high = ~high + (_U1 if low == _U0 else _U0)
+            high, low = negative_of(high, low)
         out[i, 0] = low
         out[i, 1] = high

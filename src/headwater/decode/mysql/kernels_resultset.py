@@ -8,13 +8,14 @@ import numpy as np
 from numba import types
 
 from headwater.decode.kernels import ALL_WELL, BYTES, KEPT, MARKS, NULL, OFFSETS, PLACES, UNKEPT
-from headwater.decode.mysql.kernels_times import _NO_DAY, _day
+from headwater.decode.kernels_time import DAY_US, SECOND_US
+from headwater.decode.mysql.kernels_numbers import little_endian
+from headwater.decode.mysql.kernels_times import NO_DAY, day_of
 from headwater.kernel import kernel
 
 _NO_VALUE = -1
 _NULL_MARK, _TWO, _THREE, _EIGHT = 0xFB, 0xFC, 0xFD, 0xFE
 _MINUS, _DOT, _COLON, _SPACE, _ZERO, _ONE = 45, 46, 58, 32, 48, 49
-_DAY_US, _SECOND_US = 86_400_000_000, 1_000_000
 _DATE, _MICROS = 10, 6  # the length of `YYYY-MM-DD`, and the digits of a fraction
 _BAD = -1
 
@@ -41,9 +42,7 @@ def lay_out(data: Any, offsets: Any, starts: Any, lengths: Any) -> Any:
                 width = 2 if first == _TWO else 3 if first == _THREE else 8
                 if at + width > end:
                     return row
-                length = np.int64(0)
-                for j in range(width):
-                    length |= np.int64(data[at + j]) << (8 * j)
+                length = little_endian(data, at, width)
                 at += width
             if length > end - at:
                 return row
@@ -67,13 +66,13 @@ def _digits(buffer: Any, at: Any, count: Any) -> Any:
 
 @kernel(types.UniTuple(types.int64, 2)(BYTES, types.int64, types.int64))
 def _date(buffer: Any, at: Any, end: Any) -> Any:
-    """Whether a date stands there, and its day, or _NO_DAY if no calendar has it."""
+    """Whether a date stands there, and its day, or NO_DAY if no calendar has it."""
     if end - at < _DATE or buffer[at + 4] != _MINUS or buffer[at + 7] != _MINUS:
-        return 0, _NO_DAY
+        return 0, NO_DAY
     year, month, day = _digits(buffer, at, 4), _digits(buffer, at + 5, 2), _digits(buffer, at + 8, 2)
     if year < 0 or month < 0 or day < 0:
-        return 0, _NO_DAY
-    return 1, _day(year, month, day)
+        return 0, NO_DAY
+    return 1, day_of(year, month, day)
 
 
 @kernel(types.int64(BYTES, PLACES, PLACES, types.int32[::1], MARKS))
@@ -88,7 +87,7 @@ def parse_dates(buffer: Any, starts: Any, lengths: Any, out: Any, marks: Any) ->
         if fine == 0:
             return i
         marks[i] = UNKEPT
-        if day != _NO_DAY:
+        if day != NO_DAY:
             out[i] = np.int32(day)
             marks[i] = KEPT
     return ALL_WELL
@@ -112,7 +111,7 @@ def _clock(buffer: Any, at: Any, end: Any) -> Any:
             return _BAD
         for _ in range(_MICROS - digits):
             micros *= 10
-    return ((hours * 60 + minutes) * 60 + seconds) * _SECOND_US + micros
+    return ((hours * 60 + minutes) * 60 + seconds) * SECOND_US + micros
 
 
 @kernel(types.int64(BYTES, PLACES, PLACES, types.int64[::1], MARKS))
@@ -133,8 +132,8 @@ def parse_moments(buffer: Any, starts: Any, lengths: Any, out: Any, marks: Any) 
         if fine == 0 or clock < 0:
             return i
         marks[i] = UNKEPT
-        if day != _NO_DAY:
-            out[i] = day * _DAY_US + clock
+        if day != NO_DAY:
+            out[i] = day * DAY_US + clock
             marks[i] = KEPT
     return ALL_WELL
 

@@ -9,6 +9,7 @@ from numba import types
 
 from headwater.decode.kernels import ALL_WELL, BYTES, MARKS, OFFSETS
 from headwater.decode.kernels_bytes import same_bytes
+from headwater.decode.mysql.kernels_numbers import little_endian
 from headwater.kernel import kernel
 
 _INSERT, _UPDATE, _DELETE, _TRUNCATE, _BREAK = 1, 2, 3, 4, 5  # model.Op
@@ -40,9 +41,7 @@ def _image(
             prefix = prefixes[column]
             if at + prefix > end:
                 return -1
-            length = np.int64(0)
-            for j in range(prefix):
-                length |= np.int64(data[at + j]) << (8 * j)
+            length = little_endian(data, at, prefix)
             at += prefix
         if at + length > end:
             return -1

@@ -12,10 +12,11 @@ import numpy as np
 from numba import types
 
 from headwater.decode.kernels import BYTES, KEPT, MARKS, NULL, PLACES, UNKEPT
+from headwater.decode.kernels_time import DAY_US, SECOND_US, days_since_1970
+from headwater.decode.mysql.kernels_numbers import little_endian
 from headwater.kernel import kernel
 
-_NO_DAY = -(1 << 40)
-_DAY_US, _SECOND_US = 86_400_000_000, 1_000_000
+NO_DAY = -(1 << 40)
 _LAST_YEAR = 9999
 _DAYS = np.array([31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31], dtype=np.int64)
 _DATETIME_BASE = 0x8000000000
@@ -26,19 +27,15 @@ DATETIME, TIMESTAMP, OLD_DATETIME, OLD_TIMESTAMP = 0, 1, 2, 3
 
 
 @kernel(types.int64(types.int64, types.int64, types.int64))
-def _day(year: Any, month: Any, day: Any) -> Any:
-    """Days since 1970-01-01, or _NO_DAY if no calendar has it."""
+def day_of(year: Any, month: Any, day: Any) -> Any:
+    """Days since 1970-01-01, or NO_DAY if no calendar has it."""
     if year < 1 or year > _LAST_YEAR or month < 1 or month > 12 or day < 1:
-        return _NO_DAY
+        return NO_DAY
     if day > _DAYS[month - 1]:
         leap = year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
         if month != 2 or day != 29 or not leap:
-            return _NO_DAY
-    shifted = year - 1 if month <= 2 else year  # years that begin in March put the leap day last
-    era = shifted // 400
-    of_era = shifted - era * 400
-    of_year = (153 * (month - 3 if month > 2 else month + 9) + 2) // 5 + day - 1
-    return era * 146097 + of_era * 365 + of_era // 4 - of_era // 100 + of_year - 719468
+            return NO_DAY
+    return days_since_1970(year, month, day)
 
 
 @kernel(types.int64(BYTES, types.int64, types.int64))
@@ -46,14 +43,6 @@ def _big_endian(buffer: Any, at: Any, size: Any) -> Any:
     value = np.int64(0)
     for j in range(size):
         value = value << 8 | np.int64(buffer[at + j])
-    return value
-
-
-@kernel(types.int64(BYTES, types.int64, types.int64))
-def _little_endian(buffer: Any, at: Any, size: Any) -> Any:
-    value = np.int64(0)
-    for j in range(size):
-        value |= np.int64(buffer[at + j]) << (8 * j)
     return value
 
 
@@ -71,7 +60,7 @@ def _fraction(buffer: Any, at: Any, digits: Any) -> Any:
 def _parts(buffer: Any, at: Any, kind: Any, digits: Any) -> Any:
     """(year, month, day, seconds of the day, microseconds) of a datetime."""
     if kind == OLD_DATETIME:
-        number = _little_endian(buffer, at, 8)  # as the digits YYYYMMDDhhmmss
+        number = little_endian(buffer, at, 8)  # as the digits YYYYMMDDhhmmss
         date, clock = number // 1_000_000, number % 1_000_000
         seconds = clock // 10_000 * 3600 + clock // 100 % 100 * 60 + clock % 100
         return date // 10_000, date // 100 % 100, date % 100, seconds, 0
@@ -85,8 +74,8 @@ def _parts(buffer: Any, at: Any, kind: Any, digits: Any) -> Any:
 def _instant(buffer: Any, at: Any, kind: Any, digits: Any) -> Any:
     """Microseconds since 1970-01-01 UTC of a timestamp; 0 is the zero timestamp."""
     if kind == OLD_TIMESTAMP:
-        return _little_endian(buffer, at, 4) * _SECOND_US
-    return _big_endian(buffer, at, 4) * _SECOND_US + _fraction(buffer, at + 4, digits)
+        return little_endian(buffer, at, 4) * SECOND_US
+    return _big_endian(buffer, at, 4) * SECOND_US + _fraction(buffer, at + 4, digits)
 
 
 @kernel(types.void(BYTES, PLACES, PLACES, types.int32[::1], MARKS))
@@ -97,10 +86,10 @@ def read_dates(buffer: Any, starts: Any, lengths: Any, out: Any, marks: Any) -> 
         if lengths[i] < 0:
             marks[i] = NULL
             continue
-        packed = _little_endian(buffer, starts[i], 3)
-        day = _day(packed >> 9, packed >> 5 & 15, packed & 31)
+        packed = little_endian(buffer, starts[i], 3)
+        day = day_of(packed >> 9, packed >> 5 & 15, packed & 31)
         marks[i] = UNKEPT
-        if day != _NO_DAY:
+        if day != NO_DAY:
             out[i] = np.int32(day)
             marks[i] = KEPT
 
@@ -120,10 +109,10 @@ def read_moments(buffer: Any, starts: Any, lengths: Any, kind: Any, digits: Any,
                 continue
         else:
             year, month, of_month, seconds, micros = _parts(buffer, starts[i], kind, digits)
-            day = _day(year, month, of_month)
-            if day == _NO_DAY:
+            day = day_of(year, month, of_month)
+            if day == NO_DAY:
                 continue
-            value = day * _DAY_US + seconds * _SECOND_US + micros
+            value = day * DAY_US + seconds * SECOND_US + micros
         out[i] = value
         marks[i] = KEPT
 
@@ -174,7 +163,7 @@ def write_dates(buffer: Any, starts: Any, lengths: Any, out: Any, out_lengths: A
     for i in range(starts.size):
         out_lengths[i] = -1
         if lengths[i] >= 0:
-            packed = _little_endian(buffer, starts[i], 3)
+            packed = little_endian(buffer, starts[i], 3)
             out_lengths[i] = _calendar(out, i, packed >> 9, packed >> 5 & 15, packed & 31)
 
 
@@ -205,7 +194,7 @@ def write_times(buffer: Any, starts: Any, lengths: Any, old: Any, digits: Any, o
             continue
         fraction = np.int64(0)
         if old:
-            clock = _little_endian(buffer, starts[i], 3)
+            clock = little_endian(buffer, starts[i], 3)
             clock -= (clock & 0x800000) << 1
             negative = clock < 0
             clock = abs(clock)

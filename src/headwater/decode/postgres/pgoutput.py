@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from headwater.decode.column import NO_VALUE
 from headwater.decode.kernels import ALL_WELL
 from headwater.decode.layout import Piece, RowLayout, buffers, damaged
 from headwater.decode.postgres import kernels_pgoutput
@@ -18,20 +17,11 @@ _TAG_AT = 5  # after the type byte and the table's oid
 def lay_out(batch: pa.RecordBatch, layout: RowLayout) -> Piece:
     """Where the values of these messages stand."""
     data, offsets = buffers(batch.column("payload"))
-    shape = (len(layout.types), batch.num_rows)
-    has_old = _has_old(data, offsets)
-    old_shape = (shape[0], shape[1] if has_old.any() else 0)
-    starts, old_starts = np.zeros(shape, np.int64), np.zeros(old_shape, np.int64)
-    lengths = np.full(shape, NO_VALUE, np.int64)
-    old_lengths = np.full(old_shape, NO_VALUE, np.int64)
-    moved = np.zeros(batch.num_rows, dtype=np.uint8)
-    answer = kernels_pgoutput.lay_out(
-        *(data, offsets, layout.slots, layout.keys, layout.identity),
-        *(starts, lengths, old_starts, old_lengths, moved),
-    )
+    piece = Piece.blank(batch, layout, data, _has_old(data, offsets))
+    answer = kernels_pgoutput.lay_out(data, offsets, layout.slots, layout.keys, layout.identity, *piece.grids)
     if answer != ALL_WELL:
         raise damaged(batch, answer)
-    return Piece(batch, layout, data, starts, lengths, old_starts, old_lengths, has_old, moved)
+    return piece
 
 
 def _has_old(data: Any, offsets: Any) -> Any:

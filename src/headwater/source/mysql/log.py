@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import select
 import socket
@@ -13,6 +12,7 @@ from dataclasses import replace
 
 from headwater.errors import HeadwaterError, Retry, SourceError
 from headwater.source.base import Inbox
+from headwater.source.bell import Bell
 from headwater.source.frames import Framing
 from headwater.source.mysql import resume
 from headwater.source.mysql.binlog.carry import Server
@@ -27,6 +27,7 @@ from headwater.source.mysql.frame import MysqlFraming
 from headwater.source.mysql.options import default_server_id
 from headwater.source.mysql.resume import Resumption
 from headwater.source.mysql.server import log_status
+from headwater.source.refusals import log_broken
 
 log = logging.getLogger(__name__)
 
@@ -80,9 +81,7 @@ class MysqlLog:
         self._dump = dump
         self._found = found
         self._flow: Flow | None = None
-        self._bell, self._button = socket.socketpair()
-        self._bell.setblocking(False)
-        self._button.setblocking(False)
+        self._bell = Bell()
         self._poll = select.poll()
         self._heard_at = 0.0
         self._closed = False
@@ -106,7 +105,7 @@ class MysqlLog:
         after = Position.parse(position).number if self._found.start.from_head else 0
         self._flow = Flow(sock, self._found.place, checksum, after)
         self._poll.register(sock, select.POLLIN)
-        self._poll.register(self._bell, select.POLLIN)
+        self._bell.hang(self._poll)
         self._heard_at = time.monotonic()
 
     def receive(self, into: Inbox, until: float, limit: int) -> None:
@@ -127,14 +126,14 @@ class MysqlLog:
                     came = True
                 elif got or held:
                     continue  # a part of an event
-                elif came or self._woken(self._poll.poll((until - now) * 1000)):
+                elif came or self._bell.rang(self._poll.poll((until - now) * 1000)):
                     return
                 elif now - self._heard_at > SILENCE_S:
-                    raise _disconnected(f"the upstream has been silent for {SILENCE_S:.0f} s")
+                    raise log_broken(f"the upstream has been silent for {SILENCE_S:.0f} s")
         except Refused as e:
             raise self._refusal(e) from e
         except OSError as e:
-            raise _disconnected(str(e.strerror or e)) from e
+            raise log_broken(str(e.strerror or e)) from e
 
     def acknowledge(self, position: str, *, ask: bool = False) -> None:
         """The server is told nothing: it keeps a binlog for as long as it likes, whoever reads it.
@@ -174,8 +173,7 @@ class MysqlLog:
 
     def wake(self) -> None:
         """Makes `receive` return."""
-        with contextlib.suppress(OSError):  # already awake, or closed
-            self._button.send(b"!")
+        self._bell.ring()
 
     def close(self) -> None:
         """Ends both connections; the log comes again from the next position that is asked for."""
@@ -185,7 +183,6 @@ class MysqlLog:
             self._session.close()
             self._asking.release()
         self._bell.close()
-        self._button.close()
 
     def _ready_session(self) -> Session:
         if not self._session.open:
@@ -204,17 +201,11 @@ class MysqlLog:
         columns = tuple(NowColumn(n, d, c, charset, bool(key)) for n, d, c, charset, key in rows)
         return Now(columns, position) if columns else None
 
-    def _woken(self, ready: list[tuple[int, int]]) -> bool:
-        if not any(fd == self._bell.fileno() for fd, _ in ready):
-            return False
-        self._bell.recv(4096)
-        return True
-
     def _refusal(self, refused: Refused) -> HeadwaterError:
         """Why the server ended the flow."""
         text = refused.text
         if not refused.number:
-            return _disconnected(text)
+            return log_broken(text)
         if refused.number == _ANOTHER_READER or (refused.number == _DUMP_FAILED and "same server" in text):
             return SourceError(
                 "source.slot_busy",
@@ -226,17 +217,8 @@ class MysqlLog:
             gone = "purged" in text or "Could not find first log" in text or "not in the master's binlog" in text
             return resume.purged(text) if gone else resume.unreadable(text)
         error = self._source.endpoint.translate(_driver_error(refused))
-        return error if error.retry is not Retry.AUTO else _disconnected(error.message)
+        return error if error.retry is not Retry.AUTO else log_broken(error.message)
 
 
 def _driver_error(refused: Refused) -> Exception:
     return OSError(refused.number, refused.text)
-
-
-def _disconnected(why: str) -> SourceError:
-    return SourceError(
-        "source.disconnected",
-        f"the connection to the upstream broke: {why}",
-        "Wait; Headwater reconnects.",
-        Retry.AUTO,
-    )

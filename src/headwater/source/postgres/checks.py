@@ -15,6 +15,7 @@ from headwater.source.postgres.ask import Session, query
 from headwater.source.postgres.catalog import UpstreamColumn, UpstreamTable, describe_table
 from headwater.source.postgres.server import ServerFacts, describe_server
 from headwater.source.postgres.session import Endpoint, quote_identifier, quote_literal
+from headwater.source.refusals import no_column, other_key, unstorable
 
 OLDEST_VERSION = 140000
 CAPTURE_NAME = "headwater capture"  # how our walsender calls itself
@@ -274,12 +275,7 @@ def find_column(table: UpstreamTable, declared: str) -> UpstreamColumn:
         return alike[0]
     if alike:
         raise _case(table, [c.name for c in alike])
-    names = ", ".join(c.name for c in table.columns)
-    raise DefinitionError(
-        "table.column_missing",
-        f"{table.qualified} has no column {declared}",
-        f"Choose from its columns: {names}.",
-    )
+    raise no_column(table.qualified, declared, [c.name for c in table.columns])
 
 
 def _check_names(table: UpstreamTable, chosen: Sequence[UpstreamColumn]) -> None:
@@ -289,12 +285,7 @@ def _check_names(table: UpstreamTable, chosen: Sequence[UpstreamColumn]) -> None
             raise _case(table, [c.name for c in chosen if c.name.lower() == lower])
     for column in chosen:
         if not is_storable(column.name):
-            rename = f"ALTER TABLE {table.qualified} RENAME COLUMN {quote_identifier(column.name)} TO …;"
-            raise DefinitionError(
-                "table.column_name",
-                f"the lake cannot store a column called {column.name!r}",
-                f"List the columns of the table without it, or rename it upstream: {rename}",
-            )
+            raise unstorable(table.qualified, column.name, quote_identifier(column.name))
 
 
 def _case(table: UpstreamTable, names: Sequence[str]) -> DefinitionError:
@@ -310,11 +301,11 @@ def _check_declared_key(table: UpstreamTable, chosen: Sequence[UpstreamColumn], 
     upstream = ", ".join(table.key)
     left_out = [k for k in table.key if k not in names]
     resolved = {find_column(table, d).name for d in declared}
-    if left_out or (declared and resolved != set(table.key)):
+    if left_out:
         raise DefinitionError(
             "table.key_differs",
-            f"column {left_out[0]} of the upstream's key is not declared"
-            if left_out
-            else f"the declared key ({', '.join(declared)}) is not the upstream's ({upstream})",
-            f"Declare {'all of its columns and ' if left_out else ''}PRIMARY KEY ({upstream}).",
+            f"column {left_out[0]} of the upstream's key is not declared",
+            f"Declare all of its columns and PRIMARY KEY ({upstream}).",
         )
+    if declared and resolved != set(table.key):
+        raise other_key(declared, upstream)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import select
 import socket
@@ -18,11 +17,13 @@ from psycopg.pq.abc import PGconn, PGresult
 
 from headwater.errors import HeadwaterError, Retry, SourceError
 from headwater.source.base import Inbox, Standing
+from headwater.source.bell import Bell
 from headwater.source.frames import Framing
 from headwater.source.postgres import resume
 from headwater.source.postgres.ask import Session, query
 from headwater.source.postgres.frame import PostgresFraming
 from headwater.source.postgres.session import Endpoint, lsn_to_int, quote_identifier, quote_literal
+from headwater.source.refusals import log_broken
 
 SILENCE_S = 60  # an upstream that does not even take our bytes for this long is gone
 _EPOCH_S = 946_684_800  # 2000-01-01 UTC, the zero of PostgreSQL's clock
@@ -70,9 +71,7 @@ class PostgresLog:
         self._session = session
         self._replication = replication
         self._pgconn: PGconn = replication.pgconn
-        self._bell, self._button = socket.socketpair()
-        self._bell.setblocking(False)
-        self._button.setblocking(False)
+        self._bell = Bell()
         self._poll = select.poll()
         self._closed = False
         self._beating = threading.Lock()
@@ -92,7 +91,7 @@ class PostgresLog:
         _notice_silence(self._pgconn.socket)
         _notice_silence(self._session.pgconn.socket)
         self._poll.register(self._pgconn.socket, select.POLLIN)
-        self._poll.register(self._bell, select.POLLIN)
+        self._bell.hang(self._poll)
 
     def receive(self, into: Inbox, until: float, limit: int) -> None:
         """Appends what arrives; see `Log.receive`. The inner loop is all that runs per row."""
@@ -114,7 +113,7 @@ class PostgresLog:
                     return
                 if into.count > before:
                     came = True
-                elif came or self._woken(self._poll.poll((until - now) * 1000)):
+                elif came or self._bell.rang(self._poll.poll((until - now) * 1000)):
                     return
                 self._pgconn.consume_input()
         except psycopg.Error as e:
@@ -135,11 +134,9 @@ class PostgresLog:
         with self._beating:
             try:
                 if not self._closed:
-                    if self._session.closed:
-                        self._session = self._source.endpoint.connect()
-                    query(self._session, _BEAT)
-                    name = self._source.publication
-                    rows = query(self._session, resume.PUBLICATION, (name,))
+                    session, name = self._ready_session(), self._source.publication
+                    query(session, _BEAT)
+                    rows = query(session, resume.PUBLICATION, (name,))
                     resume.check_publication(rows, name, self.standing.identity["publication"])
             finally:
                 if self._closed:
@@ -148,16 +145,14 @@ class PostgresLog:
     def now(self) -> tuple[str, int]:
         """Where the log ends and what time it was there; see `Log.now`."""
         with self._beating:
-            if self._session.closed:
-                self._session = self._source.endpoint.connect()
-            clock = query(self._session, "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint")[0][0]
-            position = query(self._session, "SELECT pg_current_wal_insert_lsn()::text")[0][0]
+            session = self._ready_session()
+            clock = query(session, "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint")[0][0]
+            position = query(session, "SELECT pg_current_wal_insert_lsn()::text")[0][0]
         return str(position), int(clock) - int(_EPOCH_S * 1_000_000)
 
     def wake(self) -> None:
         """Makes `receive` return."""
-        with contextlib.suppress(OSError):  # already awake, or closed
-            self._button.send(b"!")
+        self._bell.ring()
 
     def close(self) -> None:
         """Ends both connections; the server keeps what was not acknowledged."""
@@ -167,13 +162,11 @@ class PostgresLog:
             self._session.close()
             self._beating.release()
         self._bell.close()
-        self._button.close()
 
-    def _woken(self, ready: list[tuple[int, int]]) -> bool:
-        if not any(fd == self._bell.fileno() for fd, _ in ready):
-            return False
-        self._bell.recv(4096)
-        return True
+    def _ready_session(self) -> Session:
+        if self._session.closed:
+            self._session = self._source.endpoint.connect()
+        return self._session
 
     def _refusal(self, result: PGresult) -> HeadwaterError:
         """Why the flow did not start, or ended."""
@@ -196,22 +189,13 @@ class PostgresLog:
                 return self._refusal(result)
             if result.status == ExecStatus.COPY_BOTH or result.status == ExecStatus.COPY_IN:
                 break
-        return _disconnected("the upstream ended the flow")
+        return log_broken("the upstream ended the flow")
 
     def _broken(self, error: psycopg.Error) -> HeadwaterError:
         translated = self._source.endpoint.translate(error)
         if translated.retry is Retry.AUTO or self._pgconn.status == ConnStatus.BAD:
-            return _disconnected(translated.message)
+            return log_broken(translated.message)
         return translated
-
-
-def _disconnected(why: str) -> SourceError:
-    return SourceError(
-        "source.disconnected",
-        f"the connection to the upstream broke: {why}",
-        "Wait; Headwater reconnects.",
-        Retry.AUTO,
-    )
 
 
 def _notice_silence(fd: int) -> None:

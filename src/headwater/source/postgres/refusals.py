@@ -6,6 +6,7 @@ import adbc_driver_manager
 
 from headwater.errors import DataError, DefinitionError, HeadwaterError, PrivilegeError, Retry, SourceError
 from headwater.source.postgres.session import Endpoint
+from headwater.source.refusals import locked, passing
 
 
 def translate(endpoint: Endpoint, error: adbc_driver_manager.Error) -> HeadwaterError:
@@ -14,9 +15,7 @@ def translate(endpoint: Endpoint, error: adbc_driver_manager.Error) -> Headwater
     state = error.sqlstate or ""
     words = _words(str(error))
     if state == "55P03":
-        return SourceError(
-            "source.lock_timeout", f"a table of {place} stayed locked", "Wait; Headwater retries.", Retry.AUTO
-        )
+        return locked(place)
     if state == "42501" and "row-level security" in words:
         return DefinitionError("table.row_security", words, "Give the connection's user BYPASSRLS, or drop the policy.")
     if state == "42501":
@@ -30,11 +29,9 @@ def translate(endpoint: Endpoint, error: adbc_driver_manager.Error) -> Headwater
             "Correct username and password of the connection, or allow the user in pg_hba.conf.",
         )
     if state[:2] in ("08", "57") or not state:
-        return SourceError(
-            "source.disconnected", f"{place} ended a scan: {words}", "Wait; Headwater retries.", Retry.AUTO
-        )
+        return _scan_ended(place, words)
     if state[:2] in ("40", "53", "72"):  # rolled back, short of something, snapshot too old
-        return SourceError("source.failed", f"{place}: {words}", "Wait; Headwater retries.", Retry.AUTO)
+        return passing(place, words)
     told = words if state[:2] != "22" else "a value could not be read"  # class 22 quotes the value
     return SourceError("source.failed", f"{place}: {told} (SQLSTATE {state})", "See the upstream's message.")
 
@@ -47,6 +44,10 @@ def broken_stream(endpoint: Endpoint, error: Exception) -> HeadwaterError:
         return SourceError(
             "source.failed", f"{place} could not send a row", "See the upstream's own log for the reason."
         )
+    return _scan_ended(place, words)
+
+
+def _scan_ended(place: str, words: str) -> SourceError:
     return SourceError("source.disconnected", f"{place} ended a scan: {words}", "Wait; Headwater retries.", Retry.AUTO)
 
 

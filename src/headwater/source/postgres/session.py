@@ -11,6 +11,7 @@ from psycopg import errors as pg_errors
 
 from headwater.errors import HeadwaterError, PrivilegeError, Retry, SourceError
 from headwater.source import endpoint
+from headwater.source.refusals import locked
 
 # The same in scans and in the log, so that a value has one text form only.
 SETTINGS = {
@@ -112,9 +113,7 @@ class Endpoint(endpoint.Endpoint):
                 "Raise max_wal_senders, or stop a replication client that is no longer needed.",
             )
         if isinstance(error, pg_errors.LockNotAvailable):
-            return SourceError(
-                "source.lock_timeout", f"a table of {place} stayed locked", "Wait; Headwater retries.", Retry.AUTO
-            )
+            return locked(place)
         if isinstance(error, pg_errors.InsufficientPrivilege):
             return PrivilegeError("source.privilege", _line(text), "Grant the privilege to the connection's user.")
         if isinstance(error, psycopg.OperationalError) and (

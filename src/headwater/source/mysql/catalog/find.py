@@ -18,6 +18,7 @@ from headwater.source.mysql.catalog.types import doubtful_labels, upstream_type
 from headwater.source.mysql.client.ask import query
 from headwater.source.mysql.client.session import Session, quote_identifier
 from headwater.source.names import is_storable
+from headwater.source.refusals import no_column, other_key, unstorable
 from headwater.source.upstream import FoundColumn, FoundTable
 
 NOT_TABLES = {"VIEW": "a view", "SYSTEM VIEW": "a view", "SEQUENCE": "a sequence", "TEMPORARY": "a temporary table"}
@@ -132,12 +133,7 @@ def _choose(table: UpstreamTable, declared: Sequence[str] | None) -> tuple[Upstr
     chosen = table.columns if declared is None else tuple(find_column(table, d) for d in declared)
     for column in chosen:
         if not is_storable(column.name):
-            rename = f"ALTER TABLE {table.qualified} RENAME COLUMN {quote_identifier(column.name)} TO …;"
-            raise DefinitionError(
-                "table.column_name",
-                f"the lake cannot store a column called {column.name!r}",
-                f"List the columns of the table without it, or rename it upstream: {rename}",
-            )
+            raise unstorable(table.qualified, column.name, quote_identifier(column.name))
     return chosen
 
 
@@ -145,11 +141,7 @@ def find_column(table: UpstreamTable, declared: str) -> UpstreamColumn:
     """The column of this name, whatever its case."""
     found = table.column(declared)
     if found is None:
-        raise DefinitionError(
-            "table.column_missing",
-            f"{table.qualified} has no column {declared}",
-            f"Choose from its columns: {', '.join(c.name for c in table.columns)}.",
-        )
+        raise no_column(table.qualified, declared, [c.name for c in table.columns])
     return found
 
 
@@ -168,11 +160,7 @@ def _choose_key(table: UpstreamTable, declared: Sequence[str]) -> UniqueIndex:
         return _whole(table, exact)
     if primary or (declared and usable):
         upstream = ", ".join(str(c) for c in (primary or usable[0]).columns)
-        raise DefinitionError(
-            "table.key_differs",
-            f"the declared key ({', '.join(declared)}) is not the upstream's ({upstream})",
-            f"Declare PRIMARY KEY ({upstream}).",
-        )
+        raise other_key(declared, upstream)
     add = f"Run upstream: ALTER TABLE {table.qualified} ADD PRIMARY KEY (…);"
     other = f"Declare PRIMARY KEY ({', '.join(str(c) for c in usable[0].columns)})." if usable else add
     raise DefinitionError("table.no_key", f"{table.qualified} has no primary key", other)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import pymysql
 
 from headwater.errors import DataError, HeadwaterError, PrivilegeError, Retry, SourceError
+from headwater.source.refusals import locked, passing
 
 # Numbers of the servers' error messages; 2000 to 2999 are the client's.
 WRONG_USER = frozenset({1045, 1130, 1698})
@@ -86,11 +87,9 @@ def _statement(place: Place, number: int, text: str) -> HeadwaterError | None:
     if number in NOT_ALLOWED:
         return PrivilegeError("source.privilege", f"{place}: {text}", "Grant the privilege to the connection's user.")
     if number in LOCKED:
-        return SourceError(
-            "source.lock_timeout", f"a table of {place} stayed locked", "Wait; Headwater retries.", Retry.AUTO
-        )
+        return locked(place)
     if number in AGAIN:
-        return SourceError("source.failed", f"{place}: {text}", "Wait; Headwater retries.", Retry.AUTO)
+        return passing(place, text)
     if number in CHANGED:
         return DataError("data.schema_changed", f"{place}: {text}", "Restore the table, or RESYNC TABLE.")
     return None
