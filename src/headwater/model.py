@@ -407,7 +407,7 @@ class ScanResult:
     high: str
     files: tuple[DataFile, ...]
     rows: int
-    unkept: dict[str, int] = field(default_factory=dict)  # column → values that could not be kept exactly
+    unrepresentable: dict[str, int] = field(default_factory=dict)  # column → values that could not be kept exactly
     stopped_at: Bound | None = None
     server_life: str = ""
 

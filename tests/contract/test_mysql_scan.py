@@ -135,7 +135,7 @@ def test_a_type_that_grew_is_read(my_database: MyDatabase, tmp_path: Path) -> No
     my_database.execute("INSERT INTO t VALUES (2, 9000000000, 'y')")
     result = scan_span(table.job(WHOLE))
     assert table.rows(result) == [{"id": 1, "v": 2, "w": "x"}, {"id": 2, "v": None, "w": "y"}]
-    assert result.unkept == {"v": 1}
+    assert result.unrepresentable == {"v": 1}
 
 
 def test_a_key_that_cannot_be_kept_stops_the_table(my_database: MyDatabase, tmp_path: Path) -> None:

@@ -221,7 +221,7 @@ def test_values_that_cannot_be_kept_are_counted(database: Any, tmp_path: Path) -
     database.execute("CREATE TABLE t (id int PRIMARY KEY, d date, n numeric(10,2))")
     database.execute("INSERT INTO t VALUES (1, 'infinity', 'NaN'), (2, '-infinity', 1), (3, NULL, NULL)")
     result = scan_span(bench(database, tmp_path, "t").job(WHOLE))
-    assert result.unkept == {"d": 2, "n": 1}
+    assert result.unrepresentable == {"d": 2, "n": 1}
 
 
 def test_a_key_that_cannot_be_kept_stops_the_table(database: Any, tmp_path: Path) -> None:

@@ -81,16 +81,16 @@ def scan(
 ) -> tuple[pa.Table, dict[str, int]]:
     """The table by the scan's way: ADBC, native where the type table says so."""
     wanted = ", ".join(select_expression(c).format(quote_identifier(c.name)) for c in columns)
-    unkept: dict[str, int] = {}
+    unrepresentable: dict[str, int] = {}
     batches = []
     with adbc.connect(endpoint(database).uri()) as connection, connection.cursor() as cursor:
         cursor.execute(f"SELECT {wanted} FROM public.{table} ORDER BY {order}")
         for batch in cursor.fetch_record_batch():
             lake, bad = to_lake(batch, columns, key)
             for name, count in bad.items():
-                unkept[name] = unkept.get(name, 0) + count
+                unrepresentable[name] = unrepresentable.get(name, 0) + count
             batches.append(lake)
-    return pa.Table.from_batches(batches, arrow_schema(columns)), unkept
+    return pa.Table.from_batches(batches, arrow_schema(columns)), unrepresentable
 
 
 @dataclass

@@ -112,7 +112,7 @@ def test_every_change_is_read_as_the_protocol_says(given_: list[Any], chunks: in
     ]
     assert got.table.to_pylist() == expected
     assert got.table.schema == changes_schema(COLUMNS, KEY)
-    assert got.unkept == {} and got.notices == []
+    assert got.unrepresentable == {} and got.notices == []
     got.table.validate(full=True)
 
 

@@ -15,9 +15,9 @@ def column(name: str, lake: str, type_name: str) -> Column:
 
 
 def one(array: pa.Array, c: Column) -> tuple[list[object], dict[str, int]]:
-    batch, unkept = to_lake(pa.RecordBatch.from_arrays([array], [c.name]), (c,))
+    batch, unrepresentable = to_lake(pa.RecordBatch.from_arrays([array], [c.name]), (c,))
     batch.validate(full=True)
-    return batch.column(0).to_pylist(), unkept
+    return batch.column(0).to_pylist(), unrepresentable
 
 
 def strings(values: list[bytes | None]) -> pa.Array:
@@ -45,8 +45,8 @@ def test_slices_and_empty_batches_are_read_where_they_begin() -> None:
 @pytest.mark.parametrize("days", [-2147472692, -2147472691, 2932897, -719163])
 def test_dates_that_wrap_in_the_driver_are_counted(days: int) -> None:
     array = pa.array([days, 0, None], pa.int32()).view(pa.date32())
-    values, unkept = one(array, column("c", "DATE", "date"))
-    assert values[0] is None and str(values[1]) == "1970-01-01" and unkept == {"c": 1}
+    values, unrepresentable = one(array, column("c", "DATE", "date"))
+    assert values[0] is None and str(values[1]) == "1970-01-01" and unrepresentable == {"c": 1}
 
 
 def test_a_column_that_changed_its_type_is_not_cast() -> None:

@@ -42,7 +42,7 @@ def test_an_integer_is_kept_or_counted(values: list[int | None]) -> None:
         got = decode(encoded(values), upstream, lake)
         fits = [v if v is not None and -(2 ** (bits - 1)) <= v < 2 ** (bits - 1) else None for v in values]
         assert got.array.to_pylist() == fits
-        assert got.unkept == sum(v is not None and f is None for v, f in zip(values, fits, strict=True))
+        assert got.unrepresentable == sum(v is not None and f is None for v, f in zip(values, fits, strict=True))
 
 
 @given(
@@ -68,7 +68,7 @@ def test_a_decimal_is_exact_or_counted_never_rounded(texts: list[str | None], si
     got = decode(encoded(texts), NUMERIC, f"DECIMAL({precision},{scale})")
     with_scale = [None if v is None else _unscaled(v) for v in got.array.to_pylist()]
     assert with_scale == expected
-    assert got.unkept == sum(t is not None and e is None for t, e in zip(texts, expected, strict=True))
+    assert got.unrepresentable == sum(t is not None and e is None for t, e in zip(texts, expected, strict=True))
     assert got.array.type == pa.decimal128(precision, scale)
 
 
@@ -80,7 +80,7 @@ def test_a_decimal_of_exactly_one_digit_too_many_is_counted(precision: int, scal
     texts = [beyond, f"-{beyond}", last, f"-{last}"]
     got = decode(encoded(texts), NUMERIC, f"DECIMAL({precision},{scale})")
     assert [v is None for v in got.array.to_pylist()] == [True, True, False, False]
-    assert got.unkept == 2
+    assert got.unrepresentable == 2
     got.array.validate(full=True)
 
 
@@ -116,7 +116,7 @@ def _bits(value: float | None) -> bytes | None:
 @given(maybe(st.dates()))
 def test_a_date_of_the_years_1_to_9999_is_kept(values: list[dt.date | None]) -> None:
     got = decode(encoded([None if v is None else v.isoformat() for v in values]), DATE)
-    assert got.array.to_pylist() == values and got.unkept == 0
+    assert got.array.to_pylist() == values and got.unrepresentable == 0
 
 
 @given(maybe(st.datetimes()), st.sampled_from([0, 1, 3, 6]))
@@ -141,10 +141,10 @@ def test_an_offset_is_taken_off(values: list[dt.datetime | None], minutes: int) 
 def test_a_date_outside_is_counted(text: str) -> None:
     got = decode([text.encode(), b"2020-01-01"], DATE)
     assert got.array.to_pylist() == [None, dt.date(2020, 1, 1)]
-    assert got.unkept == 1 and got.bad is not None and got.bad.tolist() == [True, False]
+    assert got.unrepresentable == 1 and got.bad is not None and got.bad.tolist() == [True, False]
     if "inf" not in text:
         text = text.replace(" BC", " 00:00:00 BC") if "BC" in text else text + " 00:00:00"
-    assert decode([text.encode()], TIMESTAMP).unkept == 1
+    assert decode([text.encode()], TIMESTAMP).unrepresentable == 1
 
 
 @pytest.mark.parametrize(
@@ -176,7 +176,7 @@ def test_bytes_survive(values: list[bytes | None]) -> None:
 @given(maybe(st.text(max_size=12)))
 def test_text_survives(values: list[str | None]) -> None:
     got = decode(encoded(values), TEXT)
-    assert got.array.to_pylist() == values and got.unkept == 0
+    assert got.array.to_pylist() == values and got.unrepresentable == 0
     got.array.validate(full=True)
 
 
@@ -191,7 +191,7 @@ def test_bytes_that_are_not_utf8_are_counted(values: list[bytes | None]) -> None
     expected = [None if v is None else text(v) for v in values]
     got = decode(values, TEXT)
     assert got.array.to_pylist() == expected
-    assert got.unkept == sum(v is not None and e is None for v, e in zip(values, expected, strict=True))
+    assert got.unrepresentable == sum(v is not None and e is None for v, e in zip(values, expected, strict=True))
 
 
 def array_text(elements: list[str | None]) -> str:
@@ -214,7 +214,7 @@ ELEMENT = st.text(st.sampled_from('aN UL{},"\\ü🚰'), max_size=6) | st.sampled
 def test_elements_survive_quotes_braces_and_nulls(values: list[list[str | None] | None]) -> None:
     texts = [None if v is None else array_text(v).encode() for v in values]
     got = decode(texts, UpstreamType("_text", 1009))
-    assert got.array.to_pylist() == values and got.unkept == 0
+    assert got.array.to_pylist() == values and got.unrepresentable == 0
     got.array.validate(full=True)
 
 
@@ -224,14 +224,14 @@ def test_an_array_with_an_element_that_cannot_be_kept_is_null_as_a_whole(values:
     got = decode(texts, UpstreamType("_int8", 1016), "ARRAY<INT>")
     fits = [v if v is not None and all(e is None or -(2**31) <= e < 2**31 for e in v) else None for v in values]
     assert got.array.to_pylist() == fits
-    assert got.unkept == sum(v is not None and f is None for v, f in zip(values, fits, strict=True))
+    assert got.unrepresentable == sum(v is not None and f is None for v, f in zip(values, fits, strict=True))
     got.array.validate(full=True)
 
 
 @pytest.mark.parametrize("text", ["{{1,2},{3,4}}", "[0:1]={1,2}", "[1:1][1:2]={{1,2}}"])
 def test_arrays_of_other_shapes_are_counted(text: str) -> None:
     got = decode([b"{7}", text.encode(), b"{}"], UpstreamType("_int4", 1007))
-    assert got.array.to_pylist() == [[7], None, []] and got.unkept == 1
+    assert got.array.to_pylist() == [[7], None, []] and got.unrepresentable == 1
 
 
 def test_no_rows_at_all() -> None:

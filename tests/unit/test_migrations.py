@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from headwater.meta import connections, relations
+from headwater.meta import connections, progress, relations
 from headwater.meta.store import MIGRATIONS, Meta
 from headwater.meta.tables import VERSION
 from headwater.model import Column, Control, TableState, UpstreamType
 
-# what versions 2 and 3 brought, newest first
+# what later versions brought to the schema, newest first
 SINCE_1 = (
     "ALTER TABLE relation DROP COLUMN counted_index",
     "DROP INDEX span_progress",
@@ -68,6 +68,7 @@ def test_a_home_of_version_1_becomes_like_a_new_one_and_keeps_its_tables(urls: t
             statement="",
         )
         relations.set_state(c, id, TableState.LIVE)
+        relations.note(c, id, "value.unkept", "column v", 3)
         for statement in SINCE_1:
             c.exec_driver_sql(statement)
         c.exec_driver_sql("UPDATE home SET version = 1")
@@ -78,5 +79,6 @@ def test_a_home_of_version_1_becomes_like_a_new_one_and_keeps_its_tables(urls: t
         kept = relations.get(c, id)
         assert (kept.name, kept.state, kept.control, kept.block, kept.replaces) == ("orders", "live", Control.RUN, 0, 0)
         assert c.execute(sa.text("SELECT version FROM home")).scalar() == VERSION
+        assert progress.notices(c, "value.unrepresentable") == {id: 3}
     migrated.close()
     new.close()

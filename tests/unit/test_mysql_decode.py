@@ -33,7 +33,7 @@ def decode(values: list[bytes | None], upstream: UpstreamType, lake: str | None 
     decoded = decode_logged(np.frombuffer(bytes(buffer), np.uint8), *places, upstream, lake or lake_type(upstream))
     decoded.array.validate(full=True)
     bad = [] if decoded.bad is None else np.flatnonzero(decoded.bad).tolist()
-    assert len(bad) == decoded.unkept and all(decoded.array[i].as_py() is None for i in bad)
+    assert len(bad) == decoded.unrepresentable and all(decoded.array[i].as_py() is None for i in bad)
     return decoded
 
 
@@ -67,7 +67,7 @@ def packed(values: list[int | None], upstream: UpstreamType) -> list[bytes | Non
 def test_integers_of_every_width_and_sign(given_: Any) -> None:
     upstream, values = given_
     decoded = decode(packed(values, upstream), upstream)
-    assert [None if v is None else int(v) for v in decoded.array.to_pylist()] == values and not decoded.unkept
+    assert [None if v is None else int(v) for v in decoded.array.to_pylist()] == values and not decoded.unrepresentable
 
 
 @given(integers(), st.sampled_from(["BOOLEAN", "TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE"]))
@@ -85,13 +85,13 @@ def test_an_integer_outside_its_lake_type_is_not_kept(given_: Any, lake: str) ->
 
     expected = [None if v is None or not fits(v) else v for v in values]
     assert decoded.array.to_pylist() == expected
-    assert decoded.unkept == sum(v is not None and not fits(v) for v in values)
+    assert decoded.unrepresentable == sum(v is not None and not fits(v) for v in values)
 
 
 def test_an_unsigned_integer_beyond_63_bits_is_not_kept_in_a_signed_one() -> None:
     upstream = integer("bigint", unsigned=True)
     decoded = decode(packed([2**63 - 1, 2**63, 2**64 - 1], upstream), upstream, "BIGINT")
-    assert decoded.array.to_pylist() == [2**63 - 1, None, None] and decoded.unkept == 2
+    assert decoded.array.to_pylist() == [2**63 - 1, None, None] and decoded.unrepresentable == 2
 
 
 @given(integers(), st.integers(1, 38), st.integers(0, 38))
@@ -152,7 +152,7 @@ def test_decimals_of_up_to_38_digits(given_: Any) -> None:
     upstream, values = given_
     decoded = decode(encoded_decimals(upstream, values), upstream)
     expected = [None if v is None else exact(v, upstream.scale) for v in values]
-    assert decoded.array.to_pylist() == expected and not decoded.unkept
+    assert decoded.array.to_pylist() == expected and not decoded.unrepresentable
 
 
 @given(decimals(65), st.integers(1, 38), st.integers(0, 38))
@@ -208,7 +208,7 @@ def test_doubles_keep_their_bits(values: list[float | None]) -> None:
         narrow = [v is None or float(np.float32(v)) == v for v in values]
     decoded = decode(data, of("float", 5, 8))
     assert same(decoded.array.to_pylist(), [v if n else None for v, n in zip(values, narrow, strict=True)])
-    assert decoded.unkept == narrow.count(False)
+    assert decoded.unrepresentable == narrow.count(False)
 
 
 @given(st.lists(st.floats(allow_nan=False, allow_infinity=False), max_size=9))
@@ -238,7 +238,7 @@ def test_bits(values: list[bytes | None], lake: str) -> None:
 
 def test_a_single_bit_is_a_boolean_and_more_are_not_kept() -> None:
     decoded = decode([b"\1", b"\0", None, b"\2"], of("bit", 16, 1, length=1))
-    assert decoded.array.to_pylist() == [True, False, None, None] and decoded.unkept == 1
+    assert decoded.array.to_pylist() == [True, False, None, None] and decoded.unrepresentable == 1
 
 
 @given(st.lists(st.none() | st.binary(max_size=6), max_size=9), st.integers(0, 8))
@@ -297,7 +297,7 @@ def test_a_label_with_bytes_that_are_no_character_is_not_kept() -> None:
     data = [b"\1", b"\2", None, b"\0"]
     enum = of("enum", 247, 1, labels=("a", "\ufffd"), charset="dec8")
     decoded = decode(data, enum)
-    assert (decoded.array.to_pylist(), decoded.unkept) == (["a", None, None, ""], 1)
+    assert (decoded.array.to_pylist(), decoded.unrepresentable) == (["a", None, None, ""], 1)
     assert decode(data, of("set", 248, 1, labels=("a", "\ufffd"), charset="dec8")).array.to_pylist() == [
         "a",
         None,

@@ -113,7 +113,7 @@ def test_every_change_is_read_as_the_format_says(given_: list[Any], chunks: int,
     ]
     assert got.table.to_pylist() == expected
     assert got.table.schema == changes_schema(COLUMNS, KEY)
-    assert got.unkept == {} and got.notices == []
+    assert got.unrepresentable == {} and got.notices == []
     got.table.validate(full=True)
     assert decode_before(raw, SCHEMAS, COLUMNS, KEY).to_pylist() == [b for *_, b in given_][skip:]
 

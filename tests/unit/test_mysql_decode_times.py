@@ -37,7 +37,7 @@ def test_dates(values: list[Any]) -> None:
     data = [None if v is None else (v[0] << 9 | v[1] << 5 | v[2]).to_bytes(3, "little") for v in values]
     decoded = decode(data, of("date", 10))
     assert decoded.array.to_pylist() == [dt.date(*v) if v and exists(*v) else None for v in values]
-    assert decoded.unkept == sum(v is not None and not exists(*v) for v in values)
+    assert decoded.unrepresentable == sum(v is not None and not exists(*v) for v in values)
     texts = decode(data, of("date", 10), "STRING").array.to_pylist()
     assert texts == [None if v is None else "{:04}-{:02}-{:02}".format(*v) for v in values]
 
@@ -62,7 +62,7 @@ def test_datetimes(values: list[Any], digits: int) -> None:
     upstream = of("datetime", 18, digits, scale=digits)
     decoded = decode(data, upstream)
     assert decoded.array.to_pylist() == expected
-    assert decoded.unkept == sum(v is not None and e is None for v, e in zip(values, expected, strict=True))
+    assert decoded.unrepresentable == sum(v is not None and e is None for v, e in zip(values, expected, strict=True))
     assert decode(data, upstream, "STRING").array.to_pylist() == texts
 
 
@@ -76,7 +76,7 @@ def test_timestamps(values: list[Any], digits: int) -> None:
     upstream = of("timestamp", 17, digits, scale=digits)
     decoded = decode(data, upstream)
     assert decoded.array.to_pylist() == moments
-    assert decoded.unkept == values.count((0, 0))
+    assert decoded.unrepresentable == values.count((0, 0))
     zero = "0000-00-00 00:00:00" + (f".{'0' * digits}" if digits else "")
     shown = [
         m and m.strftime("%Y-%m-%d %H:%M:%S") + (f".{m.microsecond:06}"[: digits + 1] if digits else "")

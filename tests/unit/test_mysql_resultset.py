@@ -157,8 +157,8 @@ def column(name: str, lake: str, *, key: str = "c", **type: Any) -> Column:
 
 def lake_of(column: Column, *values: bytes | None, key: tuple[str, ...] = ()) -> tuple[list[Any], dict[str, int]]:
     batch = pa.record_batch({"row": pa.array([row(v, b"behind it") for v in values], pa.binary())})
-    found, unkept = to_lake(batch, [column], key)
-    return found.column(0).to_pylist(), unkept
+    found, unrepresentable = to_lake(batch, [column], key)
+    return found.column(0).to_pylist(), unrepresentable
 
 
 @pytest.mark.parametrize(

@@ -60,9 +60,9 @@ def test_a_declared_type_gives_the_same_from_scan_and_log(
     (own,) = (c.upstream for c in columns_of(database, "d") if c.name == "c")
     assert isinstance(own, UpstreamType) and can_hold(own, lake)
     columns = columns_of(database, "d", {"c": lake})
-    scanned, unkept = scan(database, "d", columns, "id")
+    scanned, unrepresentable = scan(database, "d", columns, "id")
     changes = log.changes(columns, ("id",))
     log.close()
     assert scanned.column("c").to_pylist() == [*values, None]
     assert changes.table.column("c").to_pylist() == [*values, None]
-    assert unkept == changes.unkept == ({"c": values.count(NOT_KEPT)} if NOT_KEPT in values else {})
+    assert unrepresentable == changes.unrepresentable == ({"c": values.count(NOT_KEPT)} if NOT_KEPT in values else {})

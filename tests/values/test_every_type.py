@@ -65,7 +65,7 @@ def same(a: Any, b: Any) -> bool:
 def test_every_type_gives_its_documented_value_from_scan_and_log(typed: Any) -> None:
     database, names, log = typed
     columns = columns_of(database, "t")
-    scanned, scan_unkept = scan(database, "t", columns, "id")
+    scanned, lost_by_scan = scan(database, "t", columns, "id")
     changes = log.changes(columns, ("id",))
     by_name = {c.name: c for c in columns}
     wrong = []
@@ -82,18 +82,18 @@ def test_every_type_gives_its_documented_value_from_scan_and_log(typed: Any) -> 
                 if not same(g, e)
             ]
     assert not wrong
-    unkept = {names[t]: n for t, (_, vs) in CASES.items() if (n := sum(v is NOT_KEPT for _, v in vs))}
-    assert scan_unkept == unkept
-    assert changes.unkept == unkept
+    unrepresentable = {names[t]: n for t, (_, vs) in CASES.items() if (n := sum(v is NOT_KEPT for _, v in vs))}
+    assert lost_by_scan == unrepresentable
+    assert changes.unrepresentable == unrepresentable
     assert scanned.schema == pa.schema(list(changes.table.schema)[: len(columns)])
 
 
 def test_every_type_may_be_declared_string_and_keeps_the_databases_text(typed: Any) -> None:
     database, names, log = typed
     columns = columns_of(database, "t", dict.fromkeys(names.values(), "STRING"))
-    scanned, scan_unkept = scan(database, "t", columns, "id")
+    scanned, lost_by_scan = scan(database, "t", columns, "id")
     changes = log.changes(columns, ("id",))
-    assert scan_unkept == {} and changes.unkept == {}
+    assert lost_by_scan == {} and changes.unrepresentable == {}
     for name in names.values():
         assert scanned.column(name).to_pylist() == changes.table.column(name).to_pylist(), name
     assert "infinity" in scanned.column(names["date"]).to_pylist()

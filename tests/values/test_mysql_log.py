@@ -60,15 +60,15 @@ def test_every_type_gives_its_documented_value(typed: Any) -> None:
             (case.ddl, literal, g) for g, e, literal in zip(got, expected, literals, strict=False) if not same(g, e)
         ]
     assert not wrong
-    unkept = {n: count for n, c in named.items() if (count := sum(v is NOT_KEPT for _, v in c.values))}
-    assert changes.unkept == unkept
+    unrepresentable = {n: count for n, c in named.items() if (count := sum(v is NOT_KEPT for _, v in c.values))}
+    assert changes.unrepresentable == unrepresentable
 
 
 def test_every_type_may_be_declared_string_and_keeps_the_text_that_select_prints(typed: Any) -> None:
     database, named, columns, log = typed
     texts = columns_of(database, "t", dict.fromkeys(named, "STRING"))
     changes = log.changes(texts)
-    assert changes.unkept == {}
+    assert changes.unrepresentable == {}
     for column in columns[1:]:
         assert changes.table.column(column.name).to_pylist() == printed(database, column), named[column.name].ddl
 
@@ -109,7 +109,7 @@ def test_updates_deletes_and_key_changes_are_told_apart(my_database: MyDatabase)
         (Op.DELETE, None, 2, None, "k", None),
         (Op.TRUNCATE, None, None, None, None, None),
     ]
-    assert all(r["__missing"] is None for r in rows) and changes.unkept == {}
+    assert all(r["__missing"] is None for r in rows) and changes.unrepresentable == {}
     before = decode_before(raw, log.schemas, columns, key).to_pylist()
     assert before[:2] == [None, None] and before[6] is None
     assert before[2] == {"v": "x", "b": 1, "n": None, "a": "k"}
@@ -175,7 +175,7 @@ def test_a_wider_type_upstream_goes_on(
     run(database, f"INSERT INTO t VALUES (1, {literal})", *altered, "UPDATE t SET id = 2")
     changes = log.changes(columns)
     first, second = changes.table.column("c").to_pylist()
-    assert same(first, second) and changes.unkept == {}
+    assert same(first, second) and changes.unrepresentable == {}
     assert value is None or same(first, value)
     assert changes.table.schema.field("c").type == changes.table.column("c").type
 
@@ -203,7 +203,7 @@ def test_a_type_that_grew_goes_on_where_the_declared_type_holds_all_of_it(my_dat
     )
     changes = log.changes(columns)
     (row,) = changes.table.to_pylist()
-    assert (row["i"], str(row["d"]), row["f"], changes.unkept) == (2147483648, "1.250", 0.1, {})
+    assert (row["i"], str(row["d"]), row["f"], changes.unrepresentable) == (2147483648, "1.250", 0.1, {})
 
 
 def test_a_key_that_the_lake_cannot_keep_is_an_error(my_database: MyDatabase) -> None:

@@ -28,20 +28,20 @@ class Scanned(NamedTuple):
     database: MyDatabase
     table: Bench
     rows: pa.Table
-    unkept: dict[str, int]
+    unrepresentable: dict[str, int]
 
 
 def scan(table: Bench) -> tuple[pa.Table, dict[str, int]]:
     """The table's rows as the lake would have them."""
-    batches, unkept = [], {}
+    batches, unrepresentable = [], {}
     with table.reach.open_scan(
         table.table, lock_timeout_s=LOCK_TIMEOUT_S, batch_bytes=SCAN_BATCH_BYTES, hooks=lambda _: None
     ) as opened:
         for batch in opened.batches(WHOLE):
             lake, lost = to_lake(batch, table.table.columns, table.table.key)
             batches.append(lake)
-            unkept.update({k: unkept.get(k, 0) + v for k, v in lost.items()})
-    return pa.Table.from_batches(batches), unkept
+            unrepresentable.update({k: unrepresentable.get(k, 0) + v for k, v in lost.items()})
+    return pa.Table.from_batches(batches), unrepresentable
 
 
 def flavour_of(server: EmbeddedServer) -> str:
@@ -92,7 +92,7 @@ def test_a_scan_gives_the_value_of_the_list(number: int, scanned: Scanned) -> No
     assert same(found[: len(expected)], expected)
     assert found[len(expected) :] == [None] * (len(found) - len(expected))
     lost = sum(value is NOT_KEPT for value in expected)
-    assert scanned.unkept.get(column.name, 0) == lost
+    assert scanned.unrepresentable.get(column.name, 0) == lost
 
 
 def test_a_scan_gives_the_text_that_the_server_prints_where_a_column_is_declared_so(
@@ -101,8 +101,8 @@ def test_a_scan_gives_the_text_that_the_server_prints_where_a_column_is_declared
     """Text types and numbers; a FLOAT is printed with all its digits, bytes in hexadecimal."""
     strings = {c.name: "STRING" for c in scanned.table.table.columns if c.name != "id"}
     table = bench(scanned.database, tmp_path, "t", lake=strings)
-    rows, unkept = scan(table)
-    assert not unkept
+    rows, unrepresentable = scan(table)
+    assert not unrepresentable
     for column in table.table.columns[1:]:
         found: list[Any] = rows.column(column.name).to_pylist()
         if column.upstream.name in ("float", "double"):  # the driver makes numbers of them

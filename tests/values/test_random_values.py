@@ -83,11 +83,11 @@ def test_scan_and_log_agree_to_the_bit(table: Any, rows: list[tuple[Any, ...]]) 
     for i, row in enumerate(rows):
         connection.execute(f"INSERT INTO r VALUES (%s, {casts})", (i, *row))
     columns = columns_of(database, "r")
-    scanned, scan_unkept = scan(database, "r", columns, "id")
+    scanned, lost_by_scan = scan(database, "r", columns, "id")
     changes = log.changes(columns, ("id",))
-    note(f"unkept: {scan_unkept} from the scan, {changes.unkept} from the log")
+    note(f"unrepresentable: {lost_by_scan} from the scan, {changes.unrepresentable} from the log")
     logged = changes.table.select(scanned.column_names)
-    assert scan_unkept == changes.unkept
+    assert lost_by_scan == changes.unrepresentable
     assert [exact(r) for r in scanned.to_pylist()] == [exact(r) for r in logged.to_pylist()]
     for i, type_ in enumerate(STRATEGIES):
         if type_ in ("boolean", "smallint", "integer", "bigint", "double precision", "text", "bytea", "text[]", "oid"):

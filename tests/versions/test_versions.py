@@ -169,7 +169,7 @@ def follow(c: Captured, version: Version, table: str) -> RelationInfo:
         return relations.get(m, id)
 
 
-def rows_at_a_cut(upstream: Upstream, relation: RelationInfo, unkept: Counter[str] | None = None) -> tuple[str, Rows]:
+def rows_at_a_cut(upstream: Upstream, relation: RelationInfo, lost: Counter[str] | None = None) -> tuple[str, Rows]:
     """A position, and the upstream's rows after exactly the commits up to it; counts what is not kept."""
     for _ in range(CUT_TRIES):
         with upstream.reach.cut(print) as cut, cut.scan(scan_table(relation)) as scan:
@@ -178,7 +178,7 @@ def rows_at_a_cut(upstream: Upstream, relation: RelationInfo, unkept: Counter[st
                 for batch in scan.batches(WHOLE):
                     lake, lost = to_lake(batch, relation.columns, relation.key)
                     rows += lake.to_pylist()
-                    (Counter() if unkept is None else unkept).update(lost)
+                    (Counter() if lost is None else lost).update(lost)
                 return cut.position, by_key(relation, rows)
     raise AssertionError("every cut was spoiled")
 
@@ -305,7 +305,7 @@ def test_every_type_gives_its_value_from_scan_and_log(defined: Captured, version
         if not same(found := rows[(row,)][names[t]], values[row] if row < len(values) else None)
     ]
     assert not wrong
-    assert lost == changes.unkept == {names[t]: n for t in types if (n := expected[t].count(None))}
+    assert lost == changes.unrepresentable == {names[t]: n for t in types if (n := expected[t].count(None))}
 
 
 def test_random_commits_are_captured_and_agree_with_scans_at_a_cut(running: Captured, version: Version) -> None:

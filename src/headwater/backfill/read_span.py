@@ -101,7 +101,7 @@ def scan_span(job: ScanJob, hooks: Hooks = lambda _: None) -> ScanResult:
         high=scan.seen.high,
         files=files,
         rows=progress.rows,
-        unkept=dict(progress.unkept),
+        unrepresentable=dict(progress.unrepresentable),
         stopped_at=None if stopped_at == job.span.hi else stopped_at,  # it had come to the end
         server_life=scan.seen.server_life,
     )
@@ -114,10 +114,10 @@ class _Progress:
         self._columns = job.table.columns
         self._key = job.table.key
         self.rows = 0
-        self.unkept: Counter[str] = Counter()
+        self.unrepresentable: Counter[str] = Counter()
 
     def convert(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        lake, unkept = to_lake(batch, self._columns, self._key)
+        lake, unrepresentable = to_lake(batch, self._columns, self._key)
         self.rows += lake.num_rows
-        self.unkept.update(unkept)
+        self.unrepresentable.update(unrepresentable)
         return lake

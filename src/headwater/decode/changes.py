@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from headwater.decode.column import MISSING_VALUE, NO_VALUE, unkept_key
+from headwater.decode.column import MISSING_VALUE, NO_VALUE, unrepresentable_key
 from headwater.decode.dialects import dialect_of
 from headwater.decode.layout import Piece, lay_out
 from headwater.decode.values import arrow_schema, arrow_type
@@ -25,11 +25,11 @@ class Changes:
 
     `table`: the relation's columns, then `__index`, `__txn`, `__op`, `__missing` (ordinals of columns that the message
     did not carry; NULL when none) and `__old` (the old key; NULL unless an update changed the key). A DELETE has its
-    key only, a TRUNCATE nothing. `unkept`: per column, values that became NULL because the lake cannot keep them.
+    key only, a TRUNCATE nothing. `unrepresentable`: per column, how many values became NULL: the lake cannot keep them.
     """
 
     table: pa.Table
-    unkept: dict[str, int] = field(default_factory=dict)
+    unrepresentable: dict[str, int] = field(default_factory=dict)
     notices: list[str] = field(default_factory=list)
 
 
@@ -58,12 +58,12 @@ def decode_changes(
     schema is DataError data.schema_changed (see `RowLayout`); a key that the lake cannot keep is data.key_value.
     """
     schema = changes_schema(columns, key)
-    unkept: Counter[str] = Counter()
+    unrepresentable: Counter[str] = Counter()
     pieces = []
     for piece in lay_out(raw, schemas, columns, key):
-        arrays = _decode(piece, columns, key, unkept)
+        arrays = _decode(piece, columns, key, unrepresentable)
         pieces.append(pa.RecordBatch.from_arrays(arrays, schema=schema))
-    return Changes(pa.Table.from_batches(pieces, schema), dict(unkept), _added(schemas, columns))
+    return Changes(pa.Table.from_batches(pieces, schema), dict(unrepresentable), _added(schemas, columns))
 
 
 def decode_before(
@@ -87,12 +87,12 @@ def decode_before(
     return pa.chunked_array(chunks, pa.struct(fields))
 
 
-def _decode(piece: Piece, columns: tuple[Column, ...], key: tuple[str, ...], unkept: Counter[str]) -> list[pa.Array]:
+def _decode(piece: Piece, columns: tuple[Column, ...], key: tuple[str, ...], lost: Counter[str]) -> list[pa.Array]:
     """The arrays of `changes_schema` for one piece."""
     batch = piece.batch
     _require_keys(piece.lengths[piece.layout.keys], batch.column("op").to_numpy())
     return [
-        *(_column(piece, piece.starts, piece.lengths, slot, c, key, unkept) for slot, c in enumerate(columns)),
+        *(_column(piece, piece.starts, piece.lengths, slot, c, key, lost) for slot, c in enumerate(columns)),
         batch.column("index"),
         batch.column("txn"),
         batch.column("op"),
@@ -102,7 +102,13 @@ def _decode(piece: Piece, columns: tuple[Column, ...], key: tuple[str, ...], unk
 
 
 def _column(
-    piece: Piece, starts: Any, lengths: Any, slot: int, column: Column, key: tuple[str, ...], unkept: Counter[str]
+    piece: Piece,
+    starts: Any,
+    lengths: Any,
+    slot: int,
+    column: Column,
+    key: tuple[str, ...],
+    lost: Counter[str],
 ) -> pa.Array:
     """One column out of a grid of places."""
     upstream = piece.layout.types[slot]
@@ -111,10 +117,10 @@ def _column(
     decoded = dialect_of(column.upstream).decode_logged(
         piece.data, starts[slot], lengths[slot], upstream, column.lake_type
     )
-    if decoded.unkept:
+    if decoded.unrepresentable:
         if column.name in key:
-            raise unkept_key(column.name)
-        unkept[column.name] += decoded.unkept
+            raise unrepresentable_key(column.name)
+        lost[column.name] += decoded.unrepresentable
     return decoded.array
 
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from headwater.decode.kernels import ALL_WELL, KEPT, UNKEPT
+from headwater.decode.kernels import KEPT, OK, UNREPRESENTABLE
 from headwater.errors import DataError
 
 NO_VALUE = -1  # the length of a NULL in a grid of places
@@ -15,25 +15,25 @@ MISSING_VALUE = -2  # of a value that the log did not carry
 
 
 class Decoded(NamedTuple):
-    """A column. `unkept` values became NULL because the lake type cannot keep them; `bad` (or None) says which."""
+    """A column. `unrepresentable` values became NULL: the lake type cannot keep them; `bad` (or None) says which."""
 
     array: pa.Array
-    unkept: int
+    unrepresentable: int
     bad: np.ndarray[Any, np.dtype[np.bool_]] | None
 
 
 def column(type_: pa.DataType, marks: Any, *buffers: Any, children: list[pa.Array] | None = None) -> Decoded:
     """An array from its buffers and the marks that a kernel left."""
     kept = marks == KEPT
-    unkept = int(np.count_nonzero(marks == UNKEPT))
+    unrepresentable = int(np.count_nonzero(marks == UNREPRESENTABLE))
     validity = None if kept.all() else pa.py_buffer(np.packbits(kept, bitorder="little"))
     array = pa.Array.from_buffers(type_, marks.size, [validity, *(pa.py_buffer(b) for b in buffers)], children=children)
-    return Decoded(array, unkept, marks == UNKEPT if unkept else None)
+    return Decoded(array, unrepresentable, marks == UNREPRESENTABLE if unrepresentable else None)
 
 
-def well(answer: int, type_name: str) -> None:
+def check(answer: int, type_name: str) -> None:
     """Raises if a kernel met a text that its type cannot have."""
-    if answer != ALL_WELL:
+    if answer != OK:
         raise DataError(
             "data.log_damaged",
             f"a value of type {type_name} has a text that this type cannot have",
@@ -50,7 +50,7 @@ def offsets_of(sizes: Any) -> Any:
     return offsets.astype(np.int32)
 
 
-def unkept_key(name: str) -> DataError:
+def unrepresentable_key(name: str) -> DataError:
     """The error for a key that the lake cannot keep: without it the row would be lost or mixed up with another."""
     return DataError(
         "data.key_value",

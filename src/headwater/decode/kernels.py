@@ -11,9 +11,9 @@ from numba import types
 # marks
 NULL = 0  # no value
 KEPT = 1  # the value is in the output
-UNKEPT = 2  # there is a value, and the lake type cannot keep it exactly
+UNREPRESENTABLE = 2  # there is a value, and the lake type cannot keep it exactly
 
-ALL_WELL = -1  # a kernel's answer when every text was one of its type's
+OK = -1  # a kernel's answer when every text was one of its type's
 
 BYTES = types.Array(types.uint8, 1, "C", readonly=True)
 OFFSETS = types.Array(types.int32, 1, "C", readonly=True)

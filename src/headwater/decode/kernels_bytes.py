@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numba import types
 
-from headwater.decode.kernels import ALL_WELL, BYTES, KEPT, MARKS, NULL, OFFSETS, PLACES, UNKEPT
+from headwater.decode.kernels import BYTES, KEPT, MARKS, NULL, OFFSETS, OK, PLACES, UNREPRESENTABLE
 from headwater.kernel import kernel
 
 _BACKSLASH, _X = 92, 120
@@ -61,7 +61,7 @@ def _character(buffer: Any, at: Any, end: Any) -> Any:
 
 @kernel(types.void(BYTES, OFFSETS, MARKS))
 def mark_utf8(buffer: Any, offsets: Any, marks: Any) -> None:
-    """Marks values unkept that are not UTF-8 (a database of encoding SQL_ASCII can hold them)."""
+    """Marks values unrepresentable that are not UTF-8 (a database of encoding SQL_ASCII can hold them)."""
     for i in range(offsets.size - 1):
         if marks[i] != KEPT:
             continue
@@ -70,7 +70,7 @@ def mark_utf8(buffer: Any, offsets: Any, marks: Any) -> None:
         while at < end:
             at = _character(buffer, at, end)
             if at < 0:
-                marks[i] = UNKEPT
+                marks[i] = UNREPRESENTABLE
                 break
 
 
@@ -105,4 +105,4 @@ def parse_hex(buffer: Any, starts: Any, lengths: Any, offsets: Any, out: Any, ma
             out[j] = np.uint8(high * 16 + low)
             at += 2
         marks[i] = KEPT
-    return ALL_WELL
+    return OK

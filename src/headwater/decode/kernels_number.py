@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numba import types
 
-from headwater.decode.kernels import ALL_WELL, BYTES, KEPT, MARKS, NULL, PLACES, UNKEPT
+from headwater.decode.kernels import BYTES, KEPT, MARKS, NULL, OK, PLACES, UNREPRESENTABLE
 from headwater.kernel import kernel
 
 _U0 = np.uint64(0)
@@ -38,7 +38,7 @@ def parse_booleans(buffer: Any, starts: Any, lengths: Any, out: Any, marks: Any)
         elif c != _F and c != _ZERO:
             return i
         marks[i] = KEPT
-    return ALL_WELL
+    return OK
 
 
 @kernel(
@@ -48,7 +48,7 @@ def parse_booleans(buffer: Any, starts: Any, lengths: Any, out: Any, marks: Any)
     types.int64(BYTES, PLACES, PLACES, types.int64, types.int64[::1], MARKS),
 )
 def parse_integers(buffer: Any, starts: Any, lengths: Any, highest: Any, out: Any, marks: Any) -> Any:
-    """Integers from -highest - 1 to highest; others are unkept."""
+    """Integers from -highest - 1 to highest; others are unrepresentable."""
     above = np.uint64(highest)
     below = above + _ONE
     for i in range(starts.size):
@@ -72,11 +72,11 @@ def parse_integers(buffer: Any, starts: Any, lengths: Any, highest: Any, out: An
                 return i
             magnitude = magnitude * _U10 + np.uint64(c - _ZERO)
         if digits > _WORD_DIGITS or magnitude > (below if negative else above):
-            marks[i] = UNKEPT
+            marks[i] = UNREPRESENTABLE
             continue
         out[i] = -np.int64(magnitude) if negative else np.int64(magnitude)
         marks[i] = KEPT
-    return ALL_WELL
+    return OK
 
 
 @kernel(types.UniTuple(types.uint64, 2)(types.uint64, types.uint64, types.uint64, types.uint64))
@@ -106,7 +106,7 @@ def parse_decimals(
         if length < 0:
             marks[i] = NULL
             continue
-        marks[i] = UNKEPT
+        marks[i] = UNREPRESENTABLE
         at = starts[i]
         end = at + length
         negative = length > 0 and buffer[at] == _MINUS
@@ -152,4 +152,4 @@ def parse_decimals(
         out[i, 0] = low
         out[i, 1] = high
         marks[i] = KEPT
-    return ALL_WELL
+    return OK

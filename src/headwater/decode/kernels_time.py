@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numba import types
 
-from headwater.decode.kernels import ALL_WELL, BYTES, KEPT, MARKS, NULL, PLACES, UNKEPT
+from headwater.decode.kernels import BYTES, KEPT, MARKS, NULL, OK, PLACES, UNREPRESENTABLE
 from headwater.kernel import kernel
 
 FIRST_DAY = -719162  # 0001-01-01 in days since 1970-01-01
@@ -88,7 +88,7 @@ def parse_dates(buffer: Any, starts: Any, lengths: Any, out: Any, marks: Any) ->
         if lengths[i] < 0:
             marks[i] = NULL
             continue
-        marks[i] = UNKEPT
+        marks[i] = UNREPRESENTABLE
         at = starts[i]
         end = at + lengths[i]
         if _infinite(buffer, at, end):
@@ -101,7 +101,7 @@ def parse_dates(buffer: Any, starts: Any, lengths: Any, out: Any, marks: Any) ->
             continue
         out[i] = np.int32(day)
         marks[i] = KEPT
-    return ALL_WELL
+    return OK
 
 
 @kernel(types.UniTuple(types.int64, 2)(BYTES, types.int64, types.int64))
@@ -153,7 +153,7 @@ def parse_timestamps(buffer: Any, starts: Any, lengths: Any, out: Any, marks: An
         if lengths[i] < 0:
             marks[i] = NULL
             continue
-        marks[i] = UNKEPT
+        marks[i] = UNREPRESENTABLE
         at = starts[i]
         end = at + lengths[i]
         if _infinite(buffer, at, end):
@@ -175,4 +175,4 @@ def parse_timestamps(buffer: Any, starts: Any, lengths: Any, out: Any, marks: An
             continue
         out[i] = value
         marks[i] = KEPT
-    return ALL_WELL
+    return OK

@@ -120,7 +120,7 @@ class Piece:
     moved: Any  # uint8 per row: the key changed
 
     @classmethod
-    def blank(cls, batch: pa.RecordBatch, layout: Layout, data: Any, has_old: Any) -> Self:
+    def blank(cls, batch: pa.RecordBatch, layout: RowLayout, data: Any, has_old: Any) -> Self:
         """A piece without any value yet: a dialect's kernel notes in its `grids` where they stand."""
         shape = (len(layout.types), batch.num_rows)
         old_shape = (shape[0], shape[1] if has_old.any() else 0)

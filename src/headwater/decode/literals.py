@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from headwater.decode.column import unkept_key
+from headwater.decode.column import unrepresentable_key
 from headwater.decode.text import decode_text
 from headwater.model import Column
 
@@ -17,8 +17,8 @@ def key_array(texts: list[str], column: Column) -> pa.Array:
     starts = np.concatenate((np.zeros(1, np.int64), np.cumsum(lengths)))[:-1]
     buffer = np.frombuffer(b"".join(values), dtype=np.uint8)
     decoded = decode_text(buffer, starts.astype(np.int64), lengths, column.upstream, column.lake_type)
-    if decoded.unkept:
-        raise unkept_key(column.name)
+    if decoded.unrepresentable:
+        raise unrepresentable_key(column.name)
     return decoded.array
 
 

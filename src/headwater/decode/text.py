@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headwater.decode import kernels_bytes, kernels_number, kernels_time
-from headwater.decode.column import Decoded, column, offsets_of, well
+from headwater.decode.column import Decoded, check, column, offsets_of
 from headwater.decode.kernels import KEPT, NULL
 from headwater.decode.values import arrow_type, decimal_size
 from headwater.errors import DataError
@@ -65,7 +65,7 @@ def _fixed(buffer: Any, starts: Any, lengths: Any, upstream: UpstreamType, lake_
         )
     else:
         raise AssertionError(f"no decoder for {lake_type}")
-    well(answer, upstream.name)
+    check(answer, upstream.name)
     return column(arrow_type(lake_type), marks, out)
 
 
@@ -89,7 +89,7 @@ def _binaries(buffer: Any, starts: Any, lengths: Any) -> Decoded:
     out = np.empty(int(offsets[-1]), dtype=np.uint8)
     marks = np.empty(starts.size, dtype=np.uint8)
     answer = kernels_bytes.parse_hex(buffer, starts, lengths, offsets, out, marks)
-    well(answer, "bytea")
+    check(answer, "bytea")
     return column(pa.binary(), marks, offsets, out)
 
 

@@ -107,7 +107,7 @@ class TableStatus:
     hint: str = ""
     retry: str = ""
     overlay: int = 0
-    unkept: int = 0  # values that the lake could not keep exactly; they are NULL there
+    unrepresentable: int = 0  # values that the lake could not keep exactly; they are NULL there
     connection: str = ""
 
 

@@ -31,10 +31,17 @@ def _counted_notices(c: Connection) -> None:
     c.exec_driver_sql("ALTER TABLE relation ADD COLUMN counted_index BIGINT NOT NULL DEFAULT 0")
 
 
+def _renamed_notices(c: Connection) -> None:
+    """The notice on values that the lake cannot keep has the name that the code has."""
+    renamed = sa.update(tables.notice).where(tables.notice.c.code == "value.unkept")
+    c.execute(renamed.values(code="value.unrepresentable"))
+
+
 # version → what brings a home of that version to the next one
 MIGRATIONS: dict[int, Callable[[Connection], None]] = {
     1: _control_of_backfills,
     2: _counted_notices,
+    3: _renamed_notices,
 }
 
 

@@ -95,7 +95,7 @@ class Tails:
                 continue
             raw = read_table(self._storage, inside, begin, end)
             decoded = decode_changes(raw, {v.id: v for v in versions}, relation.columns, relation.key)
-            if self._report is not None and end > counted and (decoded.unkept or decoded.notices):
+            if self._report is not None and end > counted and (decoded.unrepresentable or decoded.notices):
                 self._report(relation, decoded, counted, end)
             tables.append(decoded.table)
         return pa.concat_tables(tables)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from headwater.decode.kernels import ALL_WELL
+from headwater.decode.kernels import OK
 from headwater.decode.layout import Piece, RowLayout, buffers, damaged
 from headwater.decode.mysql import kernels_rows
 from headwater.decode.mysql.kernels_rows import VARIES
@@ -26,7 +26,7 @@ def lay_out(batch: pa.RecordBatch, layout: RowLayout) -> Piece:
         *(data, offsets, ops, _numbers(f[0] for f in forms), _numbers(f[1] for f in forms), layout.slots, layout.keys),
         *piece.grids,
     )
-    if answer != ALL_WELL:
+    if answer != OK:
         raise damaged(batch, answer)
     return piece
 

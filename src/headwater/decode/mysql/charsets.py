@@ -1,6 +1,6 @@
 """Columns of text in the servers' own charsets → UTF-8, by the tables of `source.mysql.codepoints`.
 
-A byte that is no character in its charset makes the value unkept (SELECT would print a question mark in its place).
+A byte that is not a character in its charset makes the value unrepresentable (SELECT would print a question mark).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from headwater.decode import kernels_bytes
 from headwater.decode.column import Decoded, column, offsets_of
-from headwater.decode.kernels import KEPT, NULL, UNKEPT
+from headwater.decode.kernels import KEPT, NULL, UNREPRESENTABLE
 from headwater.decode.mysql import kernels_text
 from headwater.errors import DataError
 from headwater.source.mysql.client.codepoints import CODECS, SWAPPED, UTF8, is_tabled, points
@@ -63,7 +63,7 @@ def _by_python(buffer: Any, starts: Any, lengths: Any, codec: str, swapped: dict
                 text = str(bytes_[start : start + length], codec)
                 texts[i] = text.translate(swapped) if swapped else text
             except UnicodeDecodeError:
-                marks[i] = UNKEPT
-    bad = marks == UNKEPT
-    unkept = int(bad.sum())
-    return Decoded(pa.array(texts, pa.string()), unkept, bad if unkept else None)
+                marks[i] = UNREPRESENTABLE
+    bad = marks == UNREPRESENTABLE
+    unrepresentable = int(bad.sum())
+    return Decoded(pa.array(texts, pa.string()), unrepresentable, bad if unrepresentable else None)

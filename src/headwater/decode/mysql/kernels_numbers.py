@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numba import types
 
-from headwater.decode.kernels import ALL_WELL, BYTES, KEPT, MARKS, NULL, PLACES, UNKEPT
+from headwater.decode.kernels import BYTES, KEPT, MARKS, NULL, OK, PLACES, UNREPRESENTABLE
 from headwater.decode.kernels_number import negative_of, times_plus
 from headwater.kernel import kernel
 
@@ -57,7 +57,7 @@ def read_integers(
     out: Any,
     marks: Any,
 ) -> None:
-    """Integers of `width` bytes; those outside low … high are unkept. An unsigned one beyond 63 bits is, always."""
+    """Integers of `width` bytes; those outside low … high, or unsigned beyond 63 bits, are unrepresentable."""
     unused = 64 - 8 * width
     for i in range(starts.size):
         out[i] = 0
@@ -68,7 +68,7 @@ def read_integers(
         if not unsigned:
             value = value << unused >> unused
         if value < low or value > high or (unsigned and value < 0):
-            marks[i] = UNKEPT
+            marks[i] = UNREPRESENTABLE
             continue
         out[i] = value
         marks[i] = KEPT
@@ -135,7 +135,7 @@ def read_decimals(
         out[i, 0] = low
         out[i, 1] = high
         marks[i] = KEPT
-    return ALL_WELL
+    return OK
 
 
 @kernel(types.int64(BYTES, PLACES, PLACES, types.int64, types.int64, types.uint8[:, ::1], types.int64[::1]))
@@ -181,7 +181,7 @@ def write_decimals(
             out[i, to] = _ZERO + digits_of[j]
             to += 1
         out_lengths[i] = to
-    return ALL_WELL
+    return OK
 
 
 @kernel(types.void(types.uint64[::1], types.boolean, types.int64, types.uint64[:, ::1]))

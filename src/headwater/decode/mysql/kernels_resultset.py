@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numba import types
 
-from headwater.decode.kernels import ALL_WELL, BYTES, KEPT, MARKS, NULL, OFFSETS, PLACES, UNKEPT
+from headwater.decode.kernels import BYTES, KEPT, MARKS, NULL, OFFSETS, OK, PLACES, UNREPRESENTABLE
 from headwater.decode.kernels_time import DAY_US, SECOND_US
 from headwater.decode.mysql.kernels_numbers import little_endian
 from headwater.decode.mysql.kernels_times import NO_DAY, day_of
@@ -49,7 +49,7 @@ def lay_out(data: Any, offsets: Any, starts: Any, lengths: Any) -> Any:
             starts[value, row] = at
             lengths[value, row] = length
             at += length
-    return ALL_WELL
+    return OK
 
 
 @kernel(types.int64(BYTES, types.int64, types.int64))
@@ -77,7 +77,7 @@ def _date(buffer: Any, at: Any, end: Any) -> Any:
 
 @kernel(types.int64(BYTES, PLACES, PLACES, types.int32[::1], MARKS))
 def parse_dates(buffer: Any, starts: Any, lengths: Any, out: Any, marks: Any) -> Any:
-    """Days since 1970 of `YYYY-MM-DD`; what no calendar has is unkept."""
+    """Days since 1970 of `YYYY-MM-DD`; what no calendar has is unrepresentable."""
     for i in range(starts.size):
         out[i] = 0
         if lengths[i] < 0:
@@ -86,11 +86,11 @@ def parse_dates(buffer: Any, starts: Any, lengths: Any, out: Any, marks: Any) ->
         fine, day = _date(buffer, starts[i], starts[i] + lengths[i])
         if fine == 0:
             return i
-        marks[i] = UNKEPT
+        marks[i] = UNREPRESENTABLE
         if day != NO_DAY:
             out[i] = np.int32(day)
             marks[i] = KEPT
-    return ALL_WELL
+    return OK
 
 
 @kernel(types.int64(BYTES, types.int64, types.int64))
@@ -131,11 +131,11 @@ def parse_moments(buffer: Any, starts: Any, lengths: Any, out: Any, marks: Any) 
             clock = _clock(buffer, at + _DATE + 1, end)
         if fine == 0 or clock < 0:
             return i
-        marks[i] = UNKEPT
+        marks[i] = UNREPRESENTABLE
         if day != NO_DAY:
             out[i] = day * DAY_US + clock
             marks[i] = KEPT
-    return ALL_WELL
+    return OK
 
 
 @kernel(types.int64(BYTES, PLACES, PLACES, MARKS, MARKS))
@@ -148,7 +148,7 @@ def parse_booleans(buffer: Any, starts: Any, lengths: Any, out: Any, marks: Any)
             continue
         if lengths[i] == 0:
             return i
-        marks[i] = UNKEPT
+        marks[i] = UNREPRESENTABLE
         if lengths[i] == 1:
             c = buffer[starts[i]]
             if c in (_ONE, 1):
@@ -156,4 +156,4 @@ def parse_booleans(buffer: Any, starts: Any, lengths: Any, out: Any, marks: Any)
                 marks[i] = KEPT
             elif c in (_ZERO, 0):
                 marks[i] = KEPT
-    return ALL_WELL
+    return OK

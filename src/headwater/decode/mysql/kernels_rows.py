@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numba import types
 
-from headwater.decode.kernels import ALL_WELL, BYTES, MARKS, OFFSETS
+from headwater.decode.kernels import BYTES, MARKS, OFFSETS, OK
 from headwater.decode.kernels_bytes import same_bytes
 from headwater.decode.mysql.kernels_numbers import little_endian
 from headwater.kernel import kernel
@@ -98,4 +98,4 @@ def lay_out(
                 s = keys[k]
                 if not same_bytes(data, starts[s, i], lengths[s, i], old_starts[s, i], old_lengths[s, i]):
                     moved[i] = 1
-    return ALL_WELL
+    return OK

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numba import types
 
-from headwater.decode.kernels import BYTES, KEPT, MARKS, NULL, OFFSETS, PLACES, UNKEPT
+from headwater.decode.kernels import BYTES, KEPT, MARKS, NULL, OFFSETS, PLACES, UNREPRESENTABLE
 from headwater.kernel import kernel
 from headwater.source.mysql.client.codepoints import UNDEFINED
 
@@ -46,7 +46,7 @@ def transcode(
     """UTF-8 from a charset of one, two or three bytes per character; answers how many bytes it wrote.
 
     `singles` has 256 code points; `pairs` and `triples` (behind 0x8F) have 65,536 each, or none if the charset has no
-    such characters. A value with bytes that are no character is unkept.
+    such characters. A value with bytes that are no character is unrepresentable.
     """
     to = np.int64(0)
     for i in range(starts.size):
@@ -69,7 +69,7 @@ def transcode(
                 point = pairs[np.int64(buffer[at]) << 8 | np.int64(buffer[at + 1])]
                 at += 2
             if point == UNDEFINED:
-                marks[i] = UNKEPT
+                marks[i] = UNREPRESENTABLE
                 to = begin
                 break
             to = _put(out, to, point)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numba import types
 
-from headwater.decode.kernels import BYTES, KEPT, MARKS, NULL, PLACES, UNKEPT
+from headwater.decode.kernels import BYTES, KEPT, MARKS, NULL, PLACES, UNREPRESENTABLE
 from headwater.decode.kernels_time import DAY_US, SECOND_US, days_since_1970
 from headwater.decode.mysql.kernels_numbers import little_endian
 from headwater.kernel import kernel
@@ -88,7 +88,7 @@ def read_dates(buffer: Any, starts: Any, lengths: Any, out: Any, marks: Any) -> 
             continue
         packed = little_endian(buffer, starts[i], 3)
         day = day_of(packed >> 9, packed >> 5 & 15, packed & 31)
-        marks[i] = UNKEPT
+        marks[i] = UNREPRESENTABLE
         if day != NO_DAY:
             out[i] = np.int32(day)
             marks[i] = KEPT
@@ -102,7 +102,7 @@ def read_moments(buffer: Any, starts: Any, lengths: Any, kind: Any, digits: Any,
         if lengths[i] < 0:
             marks[i] = NULL
             continue
-        marks[i] = UNKEPT
+        marks[i] = UNREPRESENTABLE
         if kind in (TIMESTAMP, OLD_TIMESTAMP):
             value = _instant(buffer, starts[i], kind, digits)
             if value == 0:

@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 
 from headwater.decode import kernels_number
-from headwater.decode.column import Decoded, column, offsets_of, well
-from headwater.decode.kernels import KEPT, NULL, UNKEPT
+from headwater.decode.column import Decoded, check, column, offsets_of
+from headwater.decode.kernels import KEPT, NULL, UNREPRESENTABLE
 from headwater.decode.mysql import kernels_numbers, kernels_times, texts
 from headwater.decode.mysql.charsets import decode_charset
 from headwater.decode.mysql.compressed import expand
@@ -67,7 +67,7 @@ def _integers(buffer: Any, starts: Any, lengths: Any, upstream: UpstreamType, la
     if lake_type in ("FLOAT", "DOUBLE"):
         floats: Any = numbers.astype(np.float32 if lake_type == "FLOAT" else np.float64)
         back = np.where(floats < 2.0 ** (63 + upstream.unsigned), floats, 0).astype(numbers.dtype)
-        marks[(marks == KEPT) & (back != numbers)] = UNKEPT
+        marks[(marks == KEPT) & (back != numbers)] = UNREPRESENTABLE
         return column(arrow_type(lake_type), marks, floats)
     size = decimal_size(lake_type)
     if size is None:
@@ -77,7 +77,7 @@ def _integers(buffer: Any, starts: Any, lengths: Any, upstream: UpstreamType, la
     if whole <= _WORD_DIGITS:
         limit = 10**whole
         beyond = numbers >= limit if upstream.unsigned else (numbers >= limit) | (numbers <= -limit)
-        marks[(marks == KEPT) & beyond] = UNKEPT
+        marks[(marks == KEPT) & beyond] = UNREPRESENTABLE
     out_words = np.empty((starts.size, 2), dtype=np.uint64)
     kernels_numbers.widen_integers(words, upstream.unsigned, size[1], out_words)
     return column(arrow_type(lake_type), marks, out_words)
@@ -92,7 +92,7 @@ def _decimals(buffer: Any, starts: Any, lengths: Any, upstream: UpstreamType, la
     out = np.empty((starts.size, 2), dtype=np.uint64)
     padding = size[1] - scale
     if precision <= MAX_PRECISION and padding >= 0 and size[0] - size[1] >= precision - scale:
-        well(kernels_numbers.read_decimals(buffer, starts, lengths, precision, scale, padding, out, marks), "decimal")
+        check(kernels_numbers.read_decimals(buffer, starts, lengths, precision, scale, padding, out, marks), "decimal")
     else:
         written = texts.decimals(buffer, starts, lengths, precision, scale)
         limit = 10 ** size[0]
@@ -100,7 +100,7 @@ def _decimals(buffer: Any, starts: Any, lengths: Any, upstream: UpstreamType, la
             *(written.bytes, written.starts, written.lengths, size[1]),
             *(np.uint64(limit >> 64), np.uint64(limit & (2**64 - 1)), out, marks),
         )
-        well(answer, "decimal")
+        check(answer, "decimal")
     return column(arrow_type(lake_type), marks, out)
 
 
@@ -158,7 +158,7 @@ def _bits(buffer: Any, starts: Any, lengths: Any, upstream: UpstreamType, lake_t
     if lake_type != "BOOLEAN":
         return texts.binaries(buffer, starts, lengths, lake_type)
     last = buffer[np.maximum(starts + lengths - 1, 0)] if buffer.size else np.zeros(starts.size, np.uint8)
-    marks = np.where(lengths < 0, NULL, np.where(last > 1, UNKEPT, KEPT)).astype(np.uint8)
+    marks = np.where(lengths < 0, NULL, np.where(last > 1, UNREPRESENTABLE, KEPT)).astype(np.uint8)
     return column(pa.bool_(), marks, np.packbits(last == 1, bitorder="little"))
 
 
@@ -216,9 +216,9 @@ def _labelled(named: list[str], which: Any, marks: Any, upstream: UpstreamType) 
     """One of the texts for each value; one with bytes that are no character cannot be kept, as in a scan."""
     if is_tabled(upstream.charset):
         bad = np.array([REPLACEMENT in text for text in named], dtype=np.bool_)
-        marks[(marks == KEPT) & bad[which.astype(np.int64)]] = UNKEPT
+        marks[(marks == KEPT) & bad[which.astype(np.int64)]] = UNREPRESENTABLE
     chosen = column(pa.int32(), marks, which.astype(np.int32))
-    return Decoded(pa.array(named, pa.string()).take(chosen.array), chosen.unkept, chosen.bad)
+    return Decoded(pa.array(named, pa.string()).take(chosen.array), chosen.unrepresentable, chosen.bad)
 
 
 def _json(buffer: Any, starts: Any, lengths: Any, upstream: UpstreamType, lake_type: str) -> Decoded:

@@ -12,9 +12,9 @@ import numpy as np
 import pyarrow as pa
 
 from headwater.decode import kernels_bytes
-from headwater.decode.column import Decoded, offsets_of, unkept_key, well
+from headwater.decode.column import Decoded, check, offsets_of, unrepresentable_key
 from headwater.decode.column import column as make_column
-from headwater.decode.kernels import ALL_WELL, KEPT, NULL
+from headwater.decode.kernels import KEPT, NULL, OK
 from headwater.decode.mysql import kernels_resultset
 from headwater.decode.mysql.charsets import decode_charset
 from headwater.decode.mysql.types import BINARIES, GEOMETRIES, INTEGERS
@@ -63,19 +63,19 @@ def to_lake(
     The batch has one value per row: its texts, those of the columns first. In a key such a value is data.key_value.
     """
     schema = arrow_schema(columns)
-    unkept: dict[str, int] = {}
+    unrepresentable: dict[str, int] = {}
     parts = []
     for data, starts, lengths in _pieces(batch, len(columns)):
         arrays = []
         for i, column in enumerate(columns):
             decoded = decode(data, starts[i], lengths[i], column.upstream, column.lake_type)
-            if decoded.unkept:
+            if decoded.unrepresentable:
                 if column.name in key:
-                    raise unkept_key(column.name)
-                unkept[column.name] = unkept.get(column.name, 0) + decoded.unkept
+                    raise unrepresentable_key(column.name)
+                unrepresentable[column.name] = unrepresentable.get(column.name, 0) + decoded.unrepresentable
             arrays.append(decoded.array)
         parts.append(pa.RecordBatch.from_arrays(arrays, schema=schema))
-    return _joined(parts, schema), unkept
+    return _joined(parts, schema), unrepresentable
 
 
 def decode(buffer: Any, starts: Any, lengths: Any, type: UpstreamType, lake_type: str) -> Decoded:
@@ -83,7 +83,7 @@ def decode(buffer: Any, starts: Any, lengths: Any, type: UpstreamType, lake_type
     if lake_type == "BOOLEAN":
         out = np.empty(starts.size, np.uint8)
         marks = np.empty(starts.size, np.uint8)
-        well(kernels_resultset.parse_booleans(buffer, starts, lengths, out, marks), type.name)
+        check(kernels_resultset.parse_booleans(buffer, starts, lengths, out, marks), type.name)
         return make_column(pa.bool_(), marks, np.packbits(out, bitorder="little"))
     if lake_type == "DATE":
         return _times(kernels_resultset.parse_dates, np.int32, buffer, starts, lengths, type, lake_type)
@@ -108,7 +108,7 @@ def _pieces(batch: pa.RecordBatch, values: int) -> Iterator[tuple[Any, Any, Any]
         some = every[first : first + ROWS_AT_ONCE + 1]
         starts = np.empty((values, some.size - 1), np.int64)
         lengths = np.empty((values, some.size - 1), np.int64)
-        if kernels_resultset.lay_out(bytes_, some, starts, lengths) != ALL_WELL:
+        if kernels_resultset.lay_out(bytes_, some, starts, lengths) != OK:
             raise DataError(
                 "data.log_damaged",
                 "a row of a scan has fewer values than the statement asked for",
@@ -130,7 +130,7 @@ def _times(
 ) -> Decoded:
     out = np.empty(starts.size, width)
     marks = np.empty(starts.size, np.uint8)
-    well(parse(buffer, starts, lengths, out, marks), type.name)
+    check(parse(buffer, starts, lengths, out, marks), type.name)
     return make_column(arrow_type(lake_type), marks, out)
 
 

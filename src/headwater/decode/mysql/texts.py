@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 
 from headwater.decode import kernels_bytes
-from headwater.decode.column import Decoded, column, offsets_of, well
-from headwater.decode.kernels import KEPT, NULL, UNKEPT
+from headwater.decode.column import Decoded, check, column, offsets_of
+from headwater.decode.kernels import KEPT, NULL, UNREPRESENTABLE
 from headwater.decode.mysql import kernels_numbers, kernels_text, kernels_times
 
 _DATE, _CLOCK, _FRACTION = 10, 8, 7  # characters of `2020-01-01`, `23:59:59`, `.999999`
@@ -45,7 +45,7 @@ def _written(out: Any, lengths: Any) -> Texts:
 def decimals(buffer: Any, starts: Any, lengths: Any, precision: int, scale: int) -> Texts:
     """`-12.50`: all digits of the scale."""
     out, sizes = _room(starts.size, precision + 3)  # a sign, a point, a zero before it
-    well(kernels_numbers.write_decimals(buffer, starts, lengths, precision, scale, out, sizes), "decimal")
+    check(kernels_numbers.write_decimals(buffer, starts, lengths, precision, scale, out, sizes), "decimal")
     return _written(out, sizes)
 
 
@@ -74,7 +74,7 @@ def timestamps(micros: Any, marks: Any, digits: int) -> Decoded:
     """`2020-01-01 23:59:59.9` in UTC; what the kernel could not keep is the zero timestamp."""
     size = _DATE + 1 + _CLOCK + (digits + 1 if digits else 0)
     shown = np.datetime_as_string(micros.view("datetime64[us]"), unit="us").astype(f"U{size}")
-    shown[marks == UNKEPT] = "0000-00-00T00:00:00.000000"[:size]
+    shown[marks == UNREPRESENTABLE] = "0000-00-00T00:00:00.000000"[:size]
     texts = [t.replace("T", " ") for t in shown.tolist()]
     return Decoded(pa.array(texts, pa.string(), mask=marks == NULL), 0, None)
 

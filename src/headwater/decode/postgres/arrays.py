@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from headwater.decode.column import Decoded, column, offsets_of, well
-from headwater.decode.kernels import KEPT, UNKEPT
+from headwater.decode.column import Decoded, check, column, offsets_of
+from headwater.decode.kernels import KEPT, UNREPRESENTABLE
 from headwater.decode.postgres import kernels_array
 from headwater.decode.postgres.types import element_of
 from headwater.decode.values import arrow_type
@@ -38,7 +38,7 @@ def decode_arrays(
     element_starts = np.empty(most, dtype=np.int64)
     element_lengths = np.empty(most, dtype=np.int64)
     answer = kernels_array.split_arrays(buffer, starts, lengths, offsets, texts, element_starts, element_lengths, marks)
-    well(answer, upstream.name)
+    check(answer, upstream.name)
     count = int(offsets[-1])
     elements = decode_elements(
         texts, element_starts[:count], element_lengths[:count], element_of(upstream), lake_type[6:-1]
@@ -46,7 +46,7 @@ def decode_arrays(
     values = elements.array
     if elements.bad is not None:
         owners = np.searchsorted(offsets, np.flatnonzero(elements.bad), side="right") - 1
-        marks[owners] = UNKEPT
+        marks[owners] = UNREPRESENTABLE
         counts = np.diff(offsets)
         # Parquet wants nothing behind a NULL list
         values = values.filter(pa.array(np.repeat(marks == KEPT, counts)))

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numba import types
 
-from headwater.decode.kernels import ALL_WELL, BYTES, KEPT, MARKS, NULL, PLACES, UNKEPT
+from headwater.decode.kernels import BYTES, KEPT, MARKS, NULL, OK, PLACES, UNREPRESENTABLE
 from headwater.kernel import kernel
 
 _OPEN, _CLOSE, _COMMA, _QUOTE, _BACKSLASH, _BRACKET = 123, 125, 44, 34, 92, 91
@@ -22,7 +22,7 @@ def split_arrays(
 ) -> Any:
     """Elements of one-dimensional arrays, unquoted, in `out`; `offsets` says which belong to which array.
 
-    Arrays of more dimensions and arrays that do not begin at 1 are unkept.
+    Arrays of more dimensions and arrays that do not begin at 1 are unrepresentable.
     """
     count = 0
     size = 0
@@ -31,7 +31,7 @@ def split_arrays(
         if lengths[i] < 0:
             marks[i] = NULL
             continue
-        marks[i] = UNKEPT
+        marks[i] = UNREPRESENTABLE
         at = starts[i]
         end = at + lengths[i]
         if lengths[i] > 0 and buffer[at] == _BRACKET:
@@ -75,4 +75,4 @@ def split_arrays(
                     return i
                 at += 1
     offsets[starts.size] = count
-    return ALL_WELL
+    return OK

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from headwater.decode.kernels import ALL_WELL
+from headwater.decode.kernels import OK
 from headwater.decode.layout import Piece, RowLayout, buffers, damaged
 from headwater.decode.postgres import kernels_pgoutput
 
@@ -19,7 +19,7 @@ def lay_out(batch: pa.RecordBatch, layout: RowLayout) -> Piece:
     data, offsets = buffers(batch.column("payload"))
     piece = Piece.blank(batch, layout, data, _has_old(data, offsets))
     answer = kernels_pgoutput.lay_out(data, offsets, layout.slots, layout.keys, layout.identity, *piece.grids)
-    if answer != ALL_WELL:
+    if answer != OK:
         raise damaged(batch, answer)
     return piece
 

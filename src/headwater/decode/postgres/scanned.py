@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headwater.decode import kernels_bytes, kernels_time
-from headwater.decode.column import Decoded, unkept_key
+from headwater.decode.column import Decoded, unrepresentable_key
 from headwater.decode.column import column as make_column
 from headwater.decode.kernels import KEPT, NULL
 from headwater.decode.postgres.text import decode_text
@@ -44,16 +44,16 @@ def to_lake(
 
     The batch has the columns first, in order, by `select_expression`. In a key such a value is data.key_value.
     """
-    unkept: dict[str, int] = {}
+    unrepresentable: dict[str, int] = {}
     arrays = []
     for array, column in zip(batch.columns[: len(columns)], columns, strict=True):
         decoded = _to_lake(array, column)
-        if decoded.unkept:
+        if decoded.unrepresentable:
             if column.name in key:
-                raise unkept_key(column.name)
-            unkept[column.name] = decoded.unkept
+                raise unrepresentable_key(column.name)
+            unrepresentable[column.name] = decoded.unrepresentable
         arrays.append(decoded.array)
-    return pa.RecordBatch.from_arrays(arrays, schema=arrow_schema(columns)), unkept
+    return pa.RecordBatch.from_arrays(arrays, schema=arrow_schema(columns)), unrepresentable
 
 
 def _to_lake(array: pa.Array, column: Column) -> Decoded:
@@ -124,7 +124,7 @@ def _texts(array: pa.Array) -> Decoded:
         marks[array.is_null().to_numpy(zero_copy_only=False)] = NULL
     kernels_bytes.mark_utf8(bytes_, places, marks)
     checked = make_column(pa.string(), marks, np.ascontiguousarray(places), bytes_)
-    return checked if checked.unkept else Decoded(array, 0, None)
+    return checked if checked.unrepresentable else Decoded(array, 0, None)
 
 
 def _ranged(array: pa.Array, plain: pa.DataType, first: int, last: int, target: pa.DataType) -> Decoded:

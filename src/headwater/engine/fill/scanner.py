@@ -91,9 +91,13 @@ def record(c: Connection, relation: RelationInfo, info: SpanInfo, result: ScanRe
     txn_min = kind(connection.type).txn_min(result.saw)
     log_index = segments.first_unseen(c, connection.id, txn_min, connection.committed_index)
     spans.scanned(c, info.id, result, log_index, life)
-    for column, count in result.unkept.items():
+    for column, count in result.unrepresentable.items():
         relations.note(
-            c, relation.id, "value.unkept", f"column {column}: values that the lake cannot keep are NULL", count
+            c,
+            relation.id,
+            "value.unrepresentable",
+            f"column {column}: values that the lake cannot keep are NULL",
+            count,
         )
 
 

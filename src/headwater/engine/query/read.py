@@ -275,9 +275,9 @@ class Reader:
         with self._home.meta.write() as c:
             if not relations.count_to(c, relation.id, before, upto):
                 return  # another reader was first
-            for column, count in changes.unkept.items():
+            for column, count in changes.unrepresentable.items():
                 text = f"column {column}: values that the lake cannot keep are NULL"
-                relations.note(c, relation.id, "value.unkept", text, count)
+                relations.note(c, relation.id, "value.unrepresentable", text, count)
             for text in changes.notices:
                 relations.note(c, relation.id, "table.notice", text)
 

@@ -101,7 +101,12 @@ METRICS: dict[str, Metric] = {
         Metric("headwater_epoch_age_seconds", _G, "Age of the newest epoch; it grows while nothing changes upstream."),
         Metric("headwater_epoch_publish_seconds", _S, "Epochs published for new changes, and the time that took."),
         Metric("headwater_read_seconds", _S, "Queries of tables, failed ones too, and the time they took."),
-        Metric("headwater_unkept_values", _G, "Values that the lake cannot keep exactly: they are NULL there.", TABLE),
+        Metric(
+            "headwater_unrepresentable_values",
+            _G,
+            "Values that the lake cannot keep: they are NULL there.",
+            TABLE,
+        ),
         Metric("headwater_errors_total", _C, "Errors of connections, tables and the server's own loops.", ("code",)),
         Metric("headwater_process_memory_bytes", _G, "Memory of the server, its captures and Spark.", ("process",)),
     )
@@ -160,7 +165,7 @@ def _tables(found: _Values, status: Status) -> None:
         found.put("headwater_table_rows", t.scanned_rows, t.name)
         found.put("headwater_table_estimated_rows", t.rows_estimate, t.name)
         found.put("headwater_overlay_changes", t.overlay, t.name)
-        found.put("headwater_unkept_values", t.unkept, t.name)
+        found.put("headwater_unrepresentable_values", t.unrepresentable, t.name)
 
 
 def _connections(found: _Values, status: Status) -> None:

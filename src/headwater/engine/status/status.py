@@ -33,7 +33,7 @@ class _Seen:
     lags: dict[int, Lag | None]
     relations: dict[int, RelationInfo]
     progress: dict[int, Progress]
-    unkept: dict[int, int]
+    unrepresentable: dict[int, int]
     unwatched: dict[int, str]
     overlays: dict[int, int]
     newest: Epoch | None
@@ -54,7 +54,7 @@ def status_of(home: Home, server: Serving | None) -> Status:
             {x.id: server.lag(x.id, x.position) if server else None for x in known},
             {r.id: r for r in found},
             reached,
-            progress.notices(c, "value.unkept"),
+            progress.notices(c, "value.unrepresentable"),
             relations.noted(c, relations.UNWATCHED),
             _overlays(c, found, reached, newest, server),
             newest,
@@ -149,7 +149,7 @@ def _table(seen: _Seen, r: RelationInfo, lag_s: float | None) -> TableStatus:
         note="; ".join(x for x in (seen.unwatched.get(r.id, ""), _note(r, p)) if x),
         **_told(error),
         overlay=seen.overlays.get(r.id, 0),
-        unkept=seen.unkept.get(r.id, 0),
+        unrepresentable=seen.unrepresentable.get(r.id, 0),
         connection=connection.name,
     )
 

@@ -10,7 +10,7 @@ from headwater.source.base import Bytes, Longs
 from headwater.source.frames import Boundary, FramedTo, Frames, Memory
 from headwater.source.mysql.binlog import gtid
 from headwater.source.mysql.binlog.batch import Batch
-from headwater.source.mysql.binlog.carry import Own, Server
+from headwater.source.mysql.binlog.carry import Carried, Server
 from headwater.source.mysql.binlog.events import OUTSIDE
 from headwater.source.mysql.binlog.groups import find_boundary, find_end
 from headwater.source.mysql.binlog.gtid import MariaGtids, MysqlGtids
@@ -26,13 +26,13 @@ class MysqlFraming:
         self._server = server
         self._history = history
         self._maps = Maps(server.mariadb)
-        self._last: Own | None = None  # what `_maps` stands at
+        self._last: Carried | None = None  # what `_maps` stands at
 
     def begin(self, position: str, next_index: int, last_txn: int) -> FramedTo:
         """Where framing stands before the first message of a flow."""
         at = Position.parse(position)
         gtids = gtid.parse(at.gtids) or (MariaGtids() if self._server.mariadb else MysqlGtids())
-        own = Own(place=self._server.place, number=at.number, gtids=gtids)
+        own = Carried(place=self._server.place, number=at.number, gtids=gtids)
         return FramedTo(next_index=next_index, position=position, last_txn=last_txn, own=own)
 
     def number(self, position: str) -> int:
@@ -49,7 +49,7 @@ class MysqlFraming:
 
     def frame(self, data: Bytes, lengths: Longs, before: FramedTo, memory: Memory) -> tuple[Frames, FramedTo]:
         """The rows, transactions and descriptions of a batch; see `Framing.frame`."""
-        own: Own = before.own
+        own: Carried = before.own
         if own is not self._last:
             self._maps.restore(own.active, (slot for slot, _ in own.described.values()))
         self._last = None  # until the batch is through, the maps stand nowhere

@@ -81,7 +81,7 @@ class MysqlLog:
         self._dump = dump
         self._found = found
         self._flow: Flow | None = None
-        self._bell = Bell()
+        self._wake_receiver = Bell()
         self._poll = select.poll()
         self._heard_at = 0.0
         self._closed = False
@@ -105,7 +105,7 @@ class MysqlLog:
         after = Position.parse(position).number if self._found.start.from_head else 0
         self._flow = Flow(sock, self._found.place, checksum, after)
         self._poll.register(sock, select.POLLIN)
-        self._bell.hang(self._poll)
+        self._wake_receiver.hang(self._poll)
         self._heard_at = time.monotonic()
 
     def receive(self, into: Inbox, until: float, limit: int) -> None:
@@ -126,7 +126,7 @@ class MysqlLog:
                     came = True
                 elif got or held:
                     continue  # a part of an event
-                elif came or self._bell.rang(self._poll.poll((until - now) * 1000)):
+                elif came or self._wake_receiver.rang(self._poll.poll((until - now) * 1000)):
                     return
                 elif now - self._heard_at > SILENCE_S:
                     raise log_broken(f"the upstream has been silent for {SILENCE_S:.0f} s")
@@ -173,7 +173,7 @@ class MysqlLog:
 
     def wake(self) -> None:
         """Makes `receive` return."""
-        self._bell.ring()
+        self._wake_receiver.ring()
 
     def close(self) -> None:
         """Ends both connections; the log comes again from the next position that is asked for."""
@@ -182,7 +182,7 @@ class MysqlLog:
         if self._asking.acquire(blocking=False):  # else the beat under way closes its session itself
             self._session.close()
             self._asking.release()
-        self._bell.close()
+        self._wake_receiver.close()
 
     def _ready_session(self) -> Session:
         if not self._session.open:

@@ -71,7 +71,7 @@ class PostgresLog:
         self._session = session
         self._replication = replication
         self._pgconn: PGconn = replication.pgconn
-        self._bell = Bell()
+        self._wake_receiver = Bell()
         self._poll = select.poll()
         self._closed = False
         self._beating = threading.Lock()
@@ -91,7 +91,7 @@ class PostgresLog:
         _notice_silence(self._pgconn.socket)
         _notice_silence(self._session.pgconn.socket)
         self._poll.register(self._pgconn.socket, select.POLLIN)
-        self._bell.hang(self._poll)
+        self._wake_receiver.hang(self._poll)
 
     def receive(self, into: Inbox, until: float, limit: int) -> None:
         """Appends what arrives; see `Log.receive`. The inner loop is all that runs per row."""
@@ -113,7 +113,7 @@ class PostgresLog:
                     return
                 if into.count > before:
                     came = True
-                elif came or self._bell.rang(self._poll.poll((until - now) * 1000)):
+                elif came or self._wake_receiver.rang(self._poll.poll((until - now) * 1000)):
                     return
                 self._pgconn.consume_input()
         except psycopg.Error as e:
@@ -152,7 +152,7 @@ class PostgresLog:
 
     def wake(self) -> None:
         """Makes `receive` return."""
-        self._bell.ring()
+        self._wake_receiver.ring()
 
     def close(self) -> None:
         """Ends both connections; the server keeps what was not acknowledged."""
@@ -161,7 +161,7 @@ class PostgresLog:
         if self._beating.acquire(blocking=False):  # else the beat under way closes its session itself
             self._session.close()
             self._beating.release()
-        self._bell.close()
+        self._wake_receiver.close()
 
     def _ready_session(self) -> Session:
         if self._session.closed:

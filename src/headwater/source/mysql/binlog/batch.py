@@ -14,7 +14,7 @@ from headwater.source.mysql.binlog import events as ev
 from headwater.source.mysql.binlog import groups as g
 from headwater.source.mysql.binlog import state as k
 from headwater.source.mysql.binlog import xa
-from headwater.source.mysql.binlog.carry import Own, Server
+from headwater.source.mysql.binlog.carry import Carried, Server
 from headwater.source.mysql.binlog.history import History
 from headwater.source.mysql.binlog.images import all_set, columns_place
 from headwater.source.mysql.binlog.maps import Maps
@@ -40,7 +40,7 @@ class Batch:
     def __init__(
         self, server: Server, history: History, maps: Maps, before: FramedTo, memory: Memory, size: int
     ) -> None:
-        self._own: Own = before.own
+        self._own: Carried = before.own
         self._server = server
         self._before, self._memory, self._maps = before, memory, maps
         self._written = Written(before, size)

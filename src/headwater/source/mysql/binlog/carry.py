@@ -22,7 +22,7 @@ class Held:
 
 
 @dataclass(frozen=True, slots=True)
-class Own:
+class Carried:
     """What framing a binlog must know between two batches, beside `FramedTo`."""
 
     place: Position  # names and shift of the files that flow now

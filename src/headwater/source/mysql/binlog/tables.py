@@ -6,7 +6,7 @@ from headwater.model import LogColumn, Op
 from headwater.source.frames import Memory, Relation, Taken
 from headwater.source.mysql.binlog import events as ev
 from headwater.source.mysql.binlog import state as k
-from headwater.source.mysql.binlog.carry import Own, Server
+from headwater.source.mysql.binlog.carry import Carried, Server
 from headwater.source.mysql.binlog.history import History
 from headwater.source.mysql.binlog.maps import Maps
 from headwater.source.mysql.binlog.position import table_number
@@ -23,7 +23,7 @@ class Tables:
     """Descriptions and breaks of the tables in a batch; both are written among its rows."""
 
     def __init__(
-        self, server: Server, history: History, maps: Maps, memory: Memory, written: Written, own: Own
+        self, server: Server, history: History, maps: Maps, memory: Memory, written: Written, own: Carried
     ) -> None:
         self.described = dict(own.described)
         self._server, self._history, self._maps, self._memory = server, history, maps, memory

@@ -10,7 +10,7 @@ from headwater.source.base import Bytes, Longs
 from headwater.source.frames import FramedTo, Frames, Relation, Transactions
 from headwater.source.mysql.binlog import events as ev
 from headwater.source.mysql.binlog import state as k
-from headwater.source.mysql.binlog.carry import Held, Own
+from headwater.source.mysql.binlog.carry import Carried, Held
 from headwater.source.mysql.binlog.gtid import Run
 from headwater.source.mysql.binlog.kernels import complete, walk
 from headwater.source.mysql.binlog.maps import Maps
@@ -130,7 +130,7 @@ class Written:
         )
         return frames, held
 
-    def _restore(self, own: Own) -> None:
+    def _restore(self, own: Carried) -> None:
         s, before = self.state, self._before
         s[k.NEXT] = before.next_index
         s[k.POSITION] = own.number

@@ -47,7 +47,7 @@ def table(log: Log) -> RelationInfo:
 
 def counted(log: Log) -> int:
     with log.home.meta.read() as c:
-        return progress.notices(c, "value.unkept").get(1, 0)
+        return progress.notices(c, "value.unrepresentable").get(1, 0)
 
 
 def reader(log: Log) -> Reader:
