@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import tokenize
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -89,6 +90,45 @@ def test_a_file_is_short_and_says_what_it_is(path: Path) -> None:
     assert docstring, "a file begins with what you get"
     if path.name == "__init__.py":
         assert len(docstring.splitlines()) <= MAX_DOCSTRING_LINES
+
+
+FOLDERS = [path.parent for path in FILES if path.name == "__init__.py" and path.parent != PACKAGE]
+# `word`, `a.b`, `a/b`, `a.b()`, `a.b.Class`
+NAMED = re.compile(r"`([a-z_]+(?=`)|[a-z_]+(?:[./][a-z_]+)+(?=`|\(\)`|\.[A-Z]\w+`))")
+
+
+def is_module(path: Path) -> bool:
+    return path.with_suffix(".py").is_file() or (path / "__init__.py").is_file()
+
+
+def stands(folder: Path, name: str) -> bool:
+    """Whether a folder's text may call something `name`: a module of the folder, or one with a path from the package.
+
+    Behind a dot may stand what a module defines.
+    """
+    parts = re.split(r"[./]", name)
+    if len(parts) == 1:
+        return is_module(folder / name)
+    for start in (folder, PACKAGE):
+        if is_module(start.joinpath(*parts)):
+            return True
+        module = start.joinpath(*parts[:-1]).with_suffix(".py")
+        if module.is_file() and re.search(rf"^(def|class) {parts[-1]}\b|^{parts[-1]} =", module.read_text(), re.M):
+            return True
+    return False
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=name_of)
+def test_a_folders_text_names_only_modules_that_there_are(folder: Path) -> None:
+    docstring = ast.get_docstring(ast.parse((folder / "__init__.py").read_text(encoding="utf-8"))) or ""
+    assert [name for name in NAMED.findall(docstring) if not stands(folder, name)] == []
+
+
+def test_every_text_about_the_package_names_its_sources() -> None:
+    described = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["description"]
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    for text in (headwater.__doc__ or "", described, readme):
+        assert {"PostgreSQL", "MySQL", "MariaDB"} <= set(re.findall(r"\w+", text))
 
 
 def test_every_folder_of_code_is_a_stage() -> None:
