@@ -1,4 +1,4 @@
-"""Headwater: live PostgreSQL tables in a Delta lake, lock-free and exact, fresh to the second.
+"""Headwater: live PostgreSQL, MySQL and MariaDB tables in a Delta lake, lock-free and exact, fresh to the second.
 
 hw = headwater.open("./headwater-data")
 hw.sql("SELECT count(*) FROM orders")

@@ -15,7 +15,6 @@ from typing import Any
 import psycopg
 
 from headwater.backfill.read_span import scan_span
-from headwater.backfill.span import cut as cut_span
 from headwater.model import CoveredSpan, Layout, ScanResult, Span
 from headwater.source.postgres.session import lsn_to_int
 from support.backfill import Bench, bench
@@ -72,8 +71,8 @@ def scan_everything(table: Bench, parts: list[Span], r: random.Random) -> list[t
             result = scan_span(table.job(span, **({"slice_s": 0.0, "batch_bytes": 200} if hasty else {})))
             with lock:
                 if result.stopped_at is not None:
-                    span, rest = cut_span(span, result.stopped_at)
-                    waiting.insert(0, rest)
+                    waiting.insert(0, Span(result.stopped_at, span.hi))
+                    span = Span(span.lo, result.stopped_at)
                 done.append((span, result))
 
     threads = [threading.Thread(target=work) for _ in range(2)]

@@ -12,6 +12,7 @@ from headwater.errors import HeadwaterError
 from headwater.source.postgres.checks import CheckedTable, check_connection, check_server, check_table, notices_of
 from headwater.source.postgres.server import describe_server
 from headwater.source.postgres.session import Endpoint
+from support.wait import wait_for
 
 
 def endpoint(server: EmbeddedPostgres, database: str = "postgres", **changes: Any) -> Endpoint:
@@ -110,6 +111,8 @@ def test_no_free_slot_and_no_free_walsender_are_told_apart(replica_server: Embed
     assert "ALTER SYSTEM SET max_replication_slots = 11;" in error.hint
     assert "SELECT pg_drop_replication_slot('old_one');" in error.hint
     check_connection(endpoint(replica_server), slot="old_one")  # its own slot is no obstacle
+    left = "SELECT count(*) FROM pg_stat_get_wal_senders()"
+    wait_for(lambda: replica_server.execute(left) == [(0,)], "the walsender of the check has ended")
     with endpoint(replica_server).connect(replication=True):
         error = refusal(check_connection, endpoint(replica_server), slot="old_one")
         assert error.code == "source.no_free_walsender"

@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import tokenize
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -91,6 +92,45 @@ def test_a_file_is_short_and_says_what_it_is(path: Path) -> None:
         assert len(docstring.splitlines()) <= MAX_DOCSTRING_LINES
 
 
+FOLDERS = [path.parent for path in FILES if path.name == "__init__.py" and path.parent != PACKAGE]
+# `word`, `a.b`, `a/b`, `a.b()`, `a.b.Class`
+NAMED = re.compile(r"`([a-z_]+(?=`)|[a-z_]+(?:[./][a-z_]+)+(?=`|\(\)`|\.[A-Z]\w+`))")
+
+
+def is_module(path: Path) -> bool:
+    return path.with_suffix(".py").is_file() or (path / "__init__.py").is_file()
+
+
+def stands(folder: Path, name: str) -> bool:
+    """Whether a folder's text may call something `name`: a module of the folder, or one with a path from the package.
+
+    Behind a dot may stand what a module defines.
+    """
+    parts = re.split(r"[./]", name)
+    if len(parts) == 1:
+        return is_module(folder / name)
+    for start in (folder, PACKAGE):
+        if is_module(start.joinpath(*parts)):
+            return True
+        module = start.joinpath(*parts[:-1]).with_suffix(".py")
+        if module.is_file() and re.search(rf"^(def|class) {parts[-1]}\b|^{parts[-1]} =", module.read_text(), re.M):
+            return True
+    return False
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=name_of)
+def test_a_folders_text_names_only_modules_that_there_are(folder: Path) -> None:
+    docstring = ast.get_docstring(ast.parse((folder / "__init__.py").read_text(encoding="utf-8"))) or ""
+    assert [name for name in NAMED.findall(docstring) if not stands(folder, name)] == []
+
+
+def test_every_text_about_the_package_names_its_sources() -> None:
+    described = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["description"]
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    for text in (headwater.__doc__ or "", described, readme):
+        assert {"PostgreSQL", "MySQL", "MariaDB"} <= set(re.findall(r"\w+", text))
+
+
 def test_every_folder_of_code_is_a_stage() -> None:
     folders = {p.parent.relative_to(PACKAGE).parts[0] for p in FILES if p.parent != PACKAGE}
     assert folders <= {*STAGES, "meta", "settings", "storage"}
@@ -128,6 +168,25 @@ def test_the_spark_context_is_used_in_one_place() -> None:
 def test_the_environment_is_read_in_one_place() -> None:
     readers = [name_of(p) for p in FILES if re.search(r"\bgetenv\b|environ\.get|environ\[[^\]]+\](?!\s*=)", _code(p))]
     assert readers == ["config.py"]
+
+
+# who is called by a library, by a name that nobody writes
+CALLED_BY_NAME = {"__init__.py", "cli/app.py"}
+
+
+def test_nothing_stands_in_the_tree_for_tests_alone() -> None:
+    used: set[str] = set()
+    made: list[tuple[str, str]] = []
+    for path in FILES:
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        made += [(name_of(path), n.name) for n in tree.body if isinstance(n, ast.FunctionDef | ast.ClassDef)]
+        for node in ast.walk(tree):
+            match node:
+                case ast.Name(id=name, ctx=ast.Load()) | ast.Attribute(attr=name) | ast.alias(name=name):
+                    used.add(name)
+                case ast.Constant(value=str(name)):  # of a module's own list of names
+                    used.add(name)
+    assert [(place, name) for place, name in made if name not in used and place not in CALLED_BY_NAME] == []
 
 
 def test_the_public_surface_is_what_it_is() -> None:

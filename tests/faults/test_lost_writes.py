@@ -26,7 +26,7 @@ from deltalake import DeltaTable
 from headwater.engine.commit.committer import Committer
 from headwater.engine.home import Home
 from headwater.errors import HeadwaterError
-from headwater.meta import epochs, lease, merged, relations, runs, spans
+from headwater.meta import epochs, lease, merged, relations, runs
 from headwater.model import RelationInfo
 from headwater.rundir import LOCK
 from headwater.source.connected import passed
@@ -34,6 +34,7 @@ from support import power, upstreams
 from support.based import decided_before
 from support.lake import Lake, assert_equal, definitions
 from support.power import Disk, Op, Record
+from support.scan_files import scan_files
 from support.wait import wait_for
 
 ROWS = 300
@@ -249,7 +250,7 @@ def relied_on(image: Path, disk: Disk, when: str) -> int:
             named = merged.paths(c) | runs.paths(c)
             known = [r for r in relations.all(c) if r.base_version >= 0]
             for r in known:
-                named |= {f"{r.base_path}/{f}" for f in spans.files(c, r.id)}
+                named |= {f"{r.base_path}/{f}" for f in scan_files(c, r.id)}
                 named |= files_of_base(home, r, {r.base_version, *epochs.base_versions(c, r.id)}, when)
         wrong = [p for p in named if not home.storage.exists(p) or (image / p).read_bytes() != disk.content(p)]
         assert not wrong, f"{when}: {sorted(wrong)}"

@@ -19,6 +19,7 @@ from headwater.meta import connections, epochs, lease, relations, segments, sett
 from headwater.meta.store import Meta
 from headwater.model import Bound, Cut, DataFile, Layout, LogColumn, Part, ScanResult, Segment, Span, SpanState
 from support.defined import add_table
+from support.scan_files import scan_files
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -179,7 +180,7 @@ def test_a_scan_that_stopped_early_leaves_its_rest_pending_and_in_order(meta: Me
         after = spans.all(c, 1)
         assert [s.span.hi.key[0] if s.span.hi else None for s in after] == ["4", "9", "20", None]
         assert [s.state for s in after] == [SpanState.SCANNED] + [SpanState.PENDING] * 3
-        assert spans.files(c, 1) == {"f"}
+        assert scan_files(c, 1) == {"f"}
 
 
 def test_settled_neighbours_become_one_span(meta: Meta) -> None:

@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headwater.decode.changes import changes_schema, decode_before, decode_changes
+from headwater.decode.changes import changes_schema, decode_changes
 from headwater.errors import DataError
 from headwater.model import Column, LogColumn, Op, SchemaVersion, UpstreamType
+from support.before import decode_before
 
 INT = UpstreamType("int", 3, dialect="mysql")
 SHORT = UpstreamType("varchar", 15, length=10, charset="utf8mb4", dialect="mysql")

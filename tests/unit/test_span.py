@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headwater.backfill.span import WHOLE, cut, locate, one_key
+from headwater.backfill.span import WHOLE, locate, one_key
 from headwater.decode.values import arrow_type
 from headwater.model import Bound, Column, Span, UpstreamType
 
@@ -101,7 +101,8 @@ def test_no_span_holds_nothing_and_the_whole_holds_all(spans: tuple[Span, ...], 
 
 def test_keys_in_many_chunks_are_found() -> None:
     chunks = pa.chunked_array([[1, 5], [], [3]], pa.int32())
-    low, high = cut(WHOLE, Bound(("3",), after=False))
+    place = Bound(("3",), after=False)
+    low, high = Span(None, place), Span(place, None)
     assert locate([low, high], [KINDS["int"][0]], pa.table({"k": chunks})).tolist() == [0, 1, 1]
 
 

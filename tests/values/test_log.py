@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from headwater.decode.changes import decode_before
 from headwater.errors import DataError
 from headwater.model import Column, Op
+from support.before import decode_before
 from support.values import Log, columns_of, scan
 
 KEY = ("a", "b")

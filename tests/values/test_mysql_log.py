@@ -8,11 +8,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from headwater.decode.changes import decode_before, decode_changes
+from headwater.decode.changes import decode_changes
 from headwater.decode.mysql.texts import float_text
 from headwater.decode.mysql.types import lake_type
 from headwater.errors import DataError
 from headwater.model import Column, Op, Span, UpstreamType
+from support.before import decode_before
 from support.mysql import MyDatabase
 from support.mysql_scan import bench
 from support.mysql_types import NOT_KEPT, Case

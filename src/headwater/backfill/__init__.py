@@ -6,6 +6,6 @@ Promises: a covered span plus its counted changes is the upstream's rows at that
 anybody; memory independent of a span's size; file statistics that never hide a row.
 Never: touches meta, commits to a base, compares positions.
 
-`span` keys and bounds · `plan` where spans end · `scan` one span into files · `files` Parquet and its statistics ·
-`rule` what counts
+`span` keys and bounds · `plan` where spans end · `read_span` one span into files · `files`, `statistics` Parquet that
+hides no row · `filter` which rows are wanted · `pace` how fast · `rule` what counts
 """

@@ -1,4 +1,4 @@
-"""Spans of a key order: cutting them, joining them, and finding the one that holds a key."""
+"""Spans of a key order: joining them, and finding the one that holds a key."""
 
 from __future__ import annotations
 
@@ -18,11 +18,6 @@ NOWHERE = -1
 def one_key(key: tuple[str, ...]) -> Span:
     """The span that holds one key and nothing else."""
     return Span(Bound(key, after=False), Bound(key, after=True))
-
-
-def cut(span: Span, at: Bound) -> tuple[Span, Span]:
-    """The two halves of a span: what lies before the place, and the rest."""
-    return Span(span.lo, at), Span(at, span.hi)
 
 
 def joined(spans: Iterable[Span]) -> list[Span]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import queue
 import threading
 from collections.abc import Callable
@@ -25,7 +24,6 @@ from headwater.storage import Storage
 
 RETRY = Backoff(0.25, 5.0)  # a full disk is looked at again as often as the last says
 
-log = logging.getLogger(__name__)
 Point = Callable[[str], None]
 
 

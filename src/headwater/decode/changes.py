@@ -66,27 +66,6 @@ def decode_changes(
     return Changes(pa.Table.from_batches(pieces, schema), dict(unrepresentable), _added(schemas, columns))
 
 
-def decode_before(
-    raw: pa.Table, schemas: Mapping[int, SchemaVersion], columns: tuple[Column, ...], key: tuple[str, ...]
-) -> pa.ChunkedArray:
-    """Per change the row as it was, as far as the upstream sent it: a struct of the relation's columns.
-
-    NULL where it sent nothing; all columns under REPLICA IDENTITY FULL, else the key alone. Not for hot paths.
-    """
-    fields = list(arrow_schema(columns))
-    chunks = []
-    for piece in lay_out(raw, schemas, columns, key):
-        if not piece.has_old.any():
-            chunks.append(pa.nulls(piece.batch.num_rows, pa.struct(fields)))
-            continue
-        arrays = [
-            _column(piece, piece.old_starts, piece.old_lengths, slot, column, key, Counter())
-            for slot, column in enumerate(columns)
-        ]
-        chunks.append(pa.StructArray.from_arrays(arrays, fields=fields, mask=pa.array(~piece.has_old)))
-    return pa.chunked_array(chunks, pa.struct(fields))
-
-
 def _decode(piece: Piece, columns: tuple[Column, ...], key: tuple[str, ...], lost: Counter[str]) -> list[pa.Array]:
     """The arrays of `changes_schema` for one piece."""
     batch = piece.batch

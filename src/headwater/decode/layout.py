@@ -116,18 +116,20 @@ class Piece:
     lengths: Any
     old_starts: Any  # of old tuples; of no rows at all if there is no old tuple
     old_lengths: Any
-    has_old: Any  # bool per row: the message begins with an old tuple
     moved: Any  # uint8 per row: the key changed
 
     @classmethod
-    def blank(cls, batch: pa.RecordBatch, layout: RowLayout, data: Any, has_old: Any) -> Self:
-        """A piece without any value yet: a dialect's kernel notes in its `grids` where they stand."""
+    def blank(cls, batch: pa.RecordBatch, layout: RowLayout, data: Any, *, has_old: bool) -> Self:
+        """A piece without any value yet: a dialect's kernel notes in its `grids` where they stand.
+
+        `has_old`: some of its messages have an old tuple.
+        """
         shape = (len(layout.types), batch.num_rows)
-        old_shape = (shape[0], shape[1] if has_old.any() else 0)
+        old_shape = (shape[0], shape[1] if has_old else 0)
         starts, old_starts = np.zeros(shape, np.int64), np.zeros(old_shape, np.int64)
         lengths, old_lengths = np.full(shape, NO_VALUE, np.int64), np.full(old_shape, NO_VALUE, np.int64)
         moved = np.zeros(batch.num_rows, dtype=np.uint8)
-        return cls(batch, layout, data, starts, lengths, old_starts, old_lengths, has_old, moved)
+        return cls(batch, layout, data, starts, lengths, old_starts, old_lengths, moved)
 
     @property
     def grids(self) -> tuple[Any, ...]:

@@ -14,7 +14,6 @@ from headwater.demo.machine import free_port, reachable
 from headwater.demo.process import PASSWORD, ServerProcess
 from headwater.errors import MachineError
 
-START_TIMEOUT_S = 60.0
 DEFAULTS = {
     "wal_level": "logical",
     "max_replication_slots": "20",

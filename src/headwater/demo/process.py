@@ -66,15 +66,6 @@ class ServerProcess(ABC):
             except Exception:
                 time.sleep(0.05)
 
-    def crash(self) -> None:
-        """Ends it as a power cut would: what was not flushed is lost."""
-        self.end(self.crashes)
-
-    def restart(self) -> None:
-        """A clean shutdown and a start."""
-        self.end(self.ends)
-        self.start()
-
     def stop(self) -> None:
         """Ends the server and removes its files."""
         self.end(self.leaves)
@@ -91,6 +82,17 @@ class ServerProcess(ABC):
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait(STOP_TIMEOUT_S)
+
+    # Hooks for tests: the demo itself starts its servers once and stops them at its end.
+
+    def crash(self) -> None:
+        """Ends it as a power cut would: what was not flushed is lost."""
+        self.end(self.crashes)
+
+    def restart(self) -> None:
+        """A clean shutdown and a start."""
+        self.end(self.ends)
+        self.start()
 
     def as_account(self) -> dict[str, Any]:
         """Servers refuse to run as root, so root starts them as an unprivileged account."""

@@ -193,10 +193,6 @@ def set_folded(c: Connection, id: int) -> None:
     c.execute(sa.update(relation).where(relation.c.id == id).values(folded_at=time.time()))
 
 
-def folded_at(c: Connection, id: int) -> float:
-    return float(c.execute(sa.select(relation.c.folded_at).where(relation.c.id == id)).scalar_one())
-
-
 def folded_times(c: Connection) -> dict[int, float]:
     """When each relation was last folded, by its id."""
     return {id: float(at) for id, at in c.execute(sa.select(relation.c.id, relation.c.folded_at))}

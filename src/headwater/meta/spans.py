@@ -184,12 +184,6 @@ def relations_waiting(c: Connection) -> list[int]:
     return list(c.execute(q).scalars())
 
 
-def files(c: Connection, relation_id: int) -> set[str]:
-    """Files of scans that are not part of the base yet; a cleaner must spare them."""
-    q = sa.select(span.c.files).where(span.c.relation_id == relation_id, span.c.files.is_not(None))
-    return {f["path"] for text in c.execute(q).scalars() for f in json.loads(text)}
-
-
 def cover(c: Connection, id: int, cover_index: int) -> None:
     c.execute(
         sa.update(span).where(span.c.id == id).values(state=SpanState.COVERED, cover_index=cover_index, files=None)

@@ -37,8 +37,3 @@ def overlay_schema(columns: Sequence[Column], key: Sequence[str]) -> pa.Schema:
 def quoted(name: str) -> str:
     """The name as an identifier in Spark SQL."""
     return "`" + name.replace("`", "``") + "`"
-
-
-def text(value: str) -> str:
-    """The value as a string in Spark SQL."""
-    return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"

@@ -21,7 +21,8 @@ def lay_out(batch: pa.RecordBatch, layout: RowLayout) -> Piece:
     data, offsets = buffers(batch.column("payload"))
     ops = batch.column("op").to_numpy()
     forms = [form(c) for c in layout.written]
-    piece = Piece.blank(batch, layout, data, (ops == Op.UPDATE) | (ops == Op.DELETE))
+    has_old = bool(((ops == Op.UPDATE) | (ops == Op.DELETE)).any())
+    piece = Piece.blank(batch, layout, data, has_old=has_old)
     answer = kernels_rows.lay_out(
         *(data, offsets, ops, _numbers(f[0] for f in forms), _numbers(f[1] for f in forms), layout.slots, layout.keys),
         *piece.grids,

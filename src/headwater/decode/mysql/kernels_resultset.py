@@ -14,7 +14,7 @@ from headwater.decode.mysql.kernels_times import NO_DAY, day_of
 from headwater.kernel import kernel
 
 _NO_VALUE = -1
-_NULL_MARK, _TWO, _THREE, _EIGHT = 0xFB, 0xFC, 0xFD, 0xFE
+_NULL_MARK, _TWO, _THREE = 0xFB, 0xFC, 0xFD  # a length of two, three or eight bytes follows
 _MINUS, _DOT, _COLON, _SPACE, _ZERO, _ONE = 45, 46, 58, 32, 48, 49
 _DATE, _MICROS = 10, 6  # the length of `YYYY-MM-DD`, and the digits of a fraction
 _BAD = -1

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections.abc import Callable
@@ -32,8 +31,6 @@ from headwater.model import ConnectionState, Control, RelationInfo, SpanInfo, Sp
 from headwater.relation import base
 from headwater.source.connected import passed, upstream_of
 from headwater.source.kinds import kind
-
-log = logging.getLogger(__name__)
 
 BACKFILL = "backfill"  # whose failures they are
 PLANNERS = 4  # they wait for the upstream and for Spark most of the time

@@ -40,7 +40,6 @@ class _Child:
 
 @dataclass(slots=True)
 class _Slot:
-    wanted: bool = True
     child: _Child | None = None
     pause_s: float = 0.0
     restart_at: float = 0.0

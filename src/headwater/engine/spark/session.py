@@ -6,7 +6,7 @@ import logging
 import os
 import sys
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import launch_gateway
@@ -19,8 +19,6 @@ from headwater.errors import HeadwaterError, MachineError, Retry
 
 log = logging.getLogger(__name__)
 
-T = TypeVar("T")
-R = TypeVar("R")
 
 END_S = 30.0  # a JVM that does not answer any more has ended by then
 EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"

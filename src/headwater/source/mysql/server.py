@@ -41,7 +41,6 @@ class ServerFacts:
     user: str
     server_id: int
     log_bin: bool
-    log_base: str  # of its binlog's files, without their number
     binlog_format: str
     row_image: str
     row_metadata: str
@@ -103,7 +102,6 @@ def describe_server(session: Session) -> ServerFacts:
         user=user,
         server_id=int(found["server_id"]),
         log_bin=_on(found, "log_bin"),
-        log_base=re.split(r"[/\\]", found.get("log_bin_basename", ""))[-1],
         binlog_format=found.get("binlog_format", "ROW"),
         row_image=found.get("binlog_row_image", "FULL"),
         row_metadata=found.get("binlog_row_metadata", "MINIMAL"),
@@ -145,12 +143,6 @@ def log_status(session: Session) -> LogStatus:
         only=frozenset(at["binlog_do_db"].split(",")) - {""},
         ignored=frozenset(at["binlog_ignore_db"].split(",")) - {""},
     )
-
-
-def log_end(session: Session) -> tuple[str, int]:
-    """The file that is being written and the offset of its end."""
-    status = log_status(session)
-    return status.file, status.offset
 
 
 def log_files(session: Session) -> list[tuple[str, int]]:

@@ -34,7 +34,6 @@ class Leaf:
     name: str
     kind: str  # relkind: r plain, f foreign
     persistence: str  # p logged, u unlogged, t temporary
-    filenode: int
     identity: str
     identity_columns: tuple[str, ...]
 
@@ -119,7 +118,7 @@ FROM pg_index i WHERE i.indrelid = ANY(%s::oid[]) AND (i.indisprimary OR i.indis
 
 LEAVES = """
 SELECT c.oid::bigint, n.nspname::text, c.relname::text, c.relkind::text, c.relpersistence::text,
-       c.relfilenode::bigint, c.relreplident::text
+       c.relreplident::text
 FROM pg_partition_tree(%s::oid::regclass) t JOIN pg_class c ON c.oid = t.relid
 JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE t.isleaf AND c.relkind <> 'p' ORDER BY c.oid
@@ -154,7 +153,7 @@ def describe_table(session: Session, schema: str, name: str) -> UpstreamTable:
         key_deferrable=oid in deferrable,
         identity=identity,
         identity_columns=_identity_columns(oid, identity, keys, identities),
-        leaves=tuple(_leaf(r, _identity_columns(r[0], r[6], keys, identities)) for r in leaf_rows),
+        leaves=tuple(_leaf(r, _identity_columns(r[0], r[5], keys, identities)) for r in leaf_rows),
         partition_of=_root(session, oid) if is_partition else None,
         row_security=secured,
         children=children,
@@ -166,8 +165,8 @@ def describe_table(session: Session, schema: str, name: str) -> UpstreamTable:
 
 
 def _leaf(row: tuple[Any, ...], identity_columns: tuple[str, ...]) -> Leaf:
-    oid, schema, name, kind, persistence, filenode, identity = row
-    return Leaf(oid, schema, name, kind, persistence, filenode, identity, identity_columns)
+    oid, schema, name, kind, persistence, identity = row
+    return Leaf(oid, schema, name, kind, persistence, identity, identity_columns)
 
 
 def _columns(session: Session, oid: int) -> tuple[UpstreamColumn, ...]:

@@ -24,7 +24,6 @@ class Publication:
     """A publication as it stands upstream."""
 
     name: str
-    all_tables: bool
     complete: bool  # carries insert, update, delete and truncate
     via_root: bool
     generated: bool  # carries stored generated columns
@@ -56,7 +55,7 @@ def find(session: Session, name: str) -> Publication | None:
     generated = "p.pubgencols = 's'" if session.info.server_version >= GENERATED_IN_LOG else "false"
     rows = query(
         session,
-        "SELECT p.puballtables, p.pubinsert AND p.pubupdate AND p.pubdelete AND p.pubtruncate, p.pubviaroot, "
+        "SELECT p.pubinsert AND p.pubupdate AND p.pubdelete AND p.pubtruncate, p.pubviaroot, "
         f"{generated} FROM pg_publication p WHERE p.pubname = %s",
         (name,),
     )

@@ -10,7 +10,7 @@ from headwater.source.postgres.types import Text
 
 @dataclass(frozen=True, slots=True)
 class ServerFacts:
-    """The upstream server as it is now. `slot_keep_bytes` is None when slots may keep any amount of log."""
+    """The upstream server as it is now."""
 
     version_num: int
     system_identifier: str
@@ -19,13 +19,8 @@ class ServerFacts:
     in_recovery: bool
     wal_level: str
     user: str
-    superuser: bool
-    replication: bool
     slots: int
     slots_used: int
-    walsenders: int
-    walsenders_used: int
-    slot_keep_bytes: int | None
     synchronous_standby_names: str
     text: Text
 
@@ -52,14 +47,10 @@ SELECT current_setting('server_version_num')::int,
        to_char(pg_postmaster_start_time() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US'),
        pg_is_in_recovery(),
        current_setting('wal_level'),
-       r.rolname::text, r.rolsuper, r.rolreplication,
+       current_user::text,
        current_setting('max_replication_slots')::int,
        (SELECT count(*) FROM pg_replication_slots),
-       current_setting('max_wal_senders')::int,
-       (SELECT count(*) FROM pg_stat_get_wal_senders()),
-       (SELECT setting::bigint FROM pg_settings WHERE name = 'max_slot_wal_keep_size'),
        current_setting('synchronous_standby_names')
-FROM pg_roles r WHERE r.rolname = current_user
 """
 
 # The order of these is where text collations part from bytes: case, accents, punctuation, and beyond 16 bits.
@@ -73,7 +64,6 @@ FROM unnest(ARRAY['', ' ', '!', '-', '0', '9', 'A', 'B', 'Z', '_', 'a', 'b', 'z'
 def describe_server(session: Session) -> ServerFacts:
     """The server behind a session."""
     (row,) = query(session, SERVER)
-    keep_mb = int(row[13])
     return ServerFacts(
         version_num=row[0],
         system_identifier=row[1],
@@ -82,14 +72,9 @@ def describe_server(session: Session) -> ServerFacts:
         in_recovery=row[4],
         wal_level=row[5],
         user=row[6],
-        superuser=row[7],
-        replication=row[8],
-        slots=row[9],
-        slots_used=row[10],
-        walsenders=row[11],
-        walsenders_used=row[12],
-        slot_keep_bytes=None if keep_mb < 0 else keep_mb << 20,
-        synchronous_standby_names=row[14],
+        slots=row[7],
+        slots_used=row[8],
+        synchronous_standby_names=row[9],
         text=describe_text(session),
     )
 

@@ -27,29 +27,6 @@ class SlotPoint:
 
     position: str
     txn: int
-    created: bool
-
-
-@dataclass(frozen=True, slots=True)
-class SlotStatus:
-    """How a slot stands. `retained_bytes` is the log kept for it, `safe_bytes` how much more until it is lost."""
-
-    name: str
-    active: bool
-    wal_status: str  # reserved | extended | unreserved | lost
-    confirmed: str  # acknowledged position
-    restart: str
-    retained_bytes: int
-    safe_bytes: int | None
-    sync_state: str  # of the walsender that reads it; 'sync' or 'quorum' makes the upstream's commits wait for us
-
-    @property
-    def lost(self) -> bool:
-        return self.wal_status == "lost"
-
-    @property
-    def synchronous(self) -> bool:
-        return self.sync_state in ("sync", "quorum")
 
 
 def ensure_slot(endpoint: Endpoint, name: str, *, on_wait: OnWait = lambda waiting: None) -> SlotPoint:
@@ -72,14 +49,14 @@ def ensure_slot(endpoint: Endpoint, name: str, *, on_wait: OnWait = lambda waiti
                     f"the replication slot {name} belongs to something else",
                     "Choose another slot.name for the connection.",
                 )
-            return SlotPoint(confirmed, next_xid(session), created=False)
+            return SlotPoint(confirmed, next_xid(session))
         command = f"CREATE_REPLICATION_SLOT {quote_identifier(name)} LOGICAL pgoutput NOEXPORT_SNAPSHOT"
         try:
             with endpoint.connect(replication=True) as replication:
                 _, position, _, _ = run(endpoint, replication, command, on_wait)
         except psycopg.Error as e:
             raise _refusal(endpoint, session, e) from e
-        return SlotPoint(position, next_xid(session), created=True)
+        return SlotPoint(position, next_xid(session))
 
 
 def _refusal(endpoint: Endpoint, session: Session, error: psycopg.Error) -> HeadwaterError:
@@ -87,31 +64,6 @@ def _refusal(endpoint: Endpoint, session: Session, error: psycopg.Error) -> Head
         unused = query(session, "SELECT slot_name::text FROM pg_replication_slots WHERE NOT active ORDER BY 1 LIMIT 1")
         return no_free_slot(describe_server(session), unused[0][0] if unused else None)
     return endpoint.translate(error)
-
-
-def slot_status(session: Session, name: str) -> SlotStatus | None:
-    """How the slot stands, or None if it is gone."""
-    rows = query(
-        session,
-        "SELECT s.active, s.wal_status::text, s.confirmed_flush_lsn::text, s.restart_lsn::text, "
-        "coalesce(pg_wal_lsn_diff(pg_current_wal_lsn(), s.restart_lsn), 0)::bigint, s.safe_wal_size, "
-        "r.sync_state::text "
-        "FROM pg_replication_slots s LEFT JOIN pg_stat_replication r ON r.pid = s.active_pid WHERE s.slot_name = %s",
-        (name,),
-    )
-    if not rows:
-        return None
-    active, wal_status, confirmed, restart, retained, safe, sync_state = rows[0]
-    return SlotStatus(
-        name=name,
-        active=active,
-        wal_status=wal_status or "lost",
-        confirmed=confirmed or "0/0",
-        restart=restart or "0/0",
-        retained_bytes=retained,
-        safe_bytes=safe,
-        sync_state=sync_state or "",
-    )
 
 
 # What has been flushed is all that the log can send. The limit is in megabytes there, -1 without one.

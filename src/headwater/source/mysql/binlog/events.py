@@ -9,7 +9,6 @@ TIME, TYPE, SERVER, SIZE, LOG_POS, FLAGS = 0, 4, 5, 9, 13, 17  # in an event's h
 ARTIFICIAL = 0x20  # a header's flag: the event stands in no file
 
 QUERY = 2
-STOP = 3
 ROTATE = 4
 FORMAT_DESCRIPTION = 15
 XID = 16
