@@ -24,6 +24,7 @@ from headwater.engine.fill.scanner import remove_files, scan
 from headwater.engine.guard import Guard
 from headwater.engine.home import Home
 from headwater.engine.spark import jobs
+from headwater.engine.spark.conf import share_of
 from headwater.errors import DataError, FencedError
 from headwater.meta import connections, lease, relations, segments, spans
 from headwater.meta.lease import Lease
@@ -35,6 +36,7 @@ from headwater.source.kinds import kind
 log = logging.getLogger(__name__)
 
 BACKFILL = "backfill"  # whose failures they are
+MOST_SCANS = 64  # at once, however large a cluster is: each is a connection to its upstream
 PLANNERS = 4  # they wait for the upstream and for Spark most of the time
 
 
@@ -64,8 +66,9 @@ class Backfill:
         self._on_scanned = on_scanned
         self._guard = Guard(home, held)
         self._work: dict[int, _Work] = {}
-        self._slots = max(1, jobs.share() // 2)  # scans never take more, so that reads always find a free slot
-        self._pool = ThreadPoolExecutor(self._slots, thread_name_prefix="scan")
+        # Scans never take more, so that reads always find a free slot. What a cluster has is known once it runs.
+        self._slots = max(1, (share_of(home.settings) or 2) // 2)
+        self._pool = ThreadPoolExecutor(MOST_SCANS, thread_name_prefix="scan")
         self._planners = ThreadPoolExecutor(PLANNERS, thread_name_prefix="plan")
         self._stopping = threading.Event()
 
@@ -281,6 +284,8 @@ class Backfill:
         if self._stopping.is_set():
             return rows
         session = None if here else self._session()
+        if session is not None:
+            self._slots = min(MOST_SCANS, max(1, jobs.share(session) // 2))
         most = min(rows or SMALL_ROWS, SMALL_ROWS) if here else rows
         read = scan(self._home, self._held, session, relation, s, most)
         self._on_scanned()

@@ -254,7 +254,7 @@ class Reader:
         with self.overlays.use(relation, layout, index) as overlay:
             self._refuse_lost(relation, layout, overlay)
             session, settings = self._root(), self._home.settings
-            conf = task_settings(max(1, share() // 2))
+            conf = task_settings(max(1, share(session) // 2))
             with pool(session, "folds"):
                 return fold.fold(
                     session, self._home.storage, relation, layout, overlay, app_id, version, conf, settings
