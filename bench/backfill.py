@@ -13,7 +13,8 @@ import statistics
 import sys
 
 from headwater.demo.embedded import EmbeddedPostgres
-from headwater.engine.spark import jobs
+from headwater.engine.spark.conf import share_of
+from headwater.settings.table import DEFAULTS
 from home import FILL, TABLE, running, wait_live
 
 SCANS = (1, 2, 4)
@@ -41,7 +42,7 @@ def main() -> None:
     rate = {n: given.rows / statistics.median(s) for n, s in seconds.items()}
     for n, value in rate.items():
         print(f"{n} scans: {value / 1000:,.0f} k rows/s   {', '.join(f'{s:.1f} s' for s in seconds[n])}")
-    print(f"at most {jobs.share() // 2} scans at once")
+    print(f"at most {(share_of(DEFAULTS) or 2) // 2} scans at once")
     print(json.dumps({"rows_per_s": rate, "ratio_2": rate[2] / rate[1], "ratio_4": rate[4] / rate[1]}))
 
 

@@ -95,7 +95,7 @@ def main() -> None:
         try:
             for name, whole in tasks.items():
                 one = rate(given.rows, given.rounds, lambda whole=whole: int(whole()))  # type: ignore[misc]
-                parts = halves(whole, jobs.share())
+                parts = halves(whole, jobs.share(session))
 
                 def job(parts: list[Task] = parts) -> int:
                     with ThreadPoolExecutor(len(parts)) as pool:

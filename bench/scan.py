@@ -106,7 +106,7 @@ def headwater(race: Race, relation: RelationInfo) -> None:
         rest = [] if result.stopped_at is None else scan(Span(result.stopped_at, span.hi))
         return [result, *rest]
 
-    with job.reach.walk(job.table) as walk, ThreadPoolExecutor(max(1, jobs.share() // 2)) as pool:
+    with job.reach.walk(job.table) as walk, ThreadPoolExecutor(max(1, jobs.share(race.session) // 2)) as pool:
         running = [pool.submit(scan, span) for span in spans_of(plan, walk.next_bound)]
         for done in as_completed(running):
             for result in done.result():

@@ -111,7 +111,7 @@ class Folding:
 
     def _run(self) -> None:
         session, storage, relation, layout, overlay = self._what
-        settings = jobs.task_settings(max(1, jobs.share() // 2))
+        settings = jobs.task_settings(max(1, jobs.share(session) // 2))
         try:
             while not self._ends.is_set():
                 with jobs.pool(session, "folds"):

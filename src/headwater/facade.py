@@ -314,7 +314,7 @@ class Headwater:
         if self._given is not None:
             return spark.check_session(self._given)
         if self._own is None:
-            self._own = spark.start(self.home)
+            self._own = spark.start(self.home, self._home.settings)
         return self._own
 
     def _is_empty(self) -> bool:

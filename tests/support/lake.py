@@ -37,8 +37,9 @@ def definitions(database: Any, tables: Sequence[str], *, connection: str = "pg",
 class Lake:
     """A home whose server is a process of its own, so that it can be killed."""
 
-    def __init__(self, home: Path, text: str) -> None:
+    def __init__(self, home: Path, text: str, *arguments: str) -> None:
         self.home = home
+        self.arguments = arguments  # of `headwater run`, besides file and home
         self.file = home.parent / f"{home.name}.sql"
         self.file.write_text(text)
         self.process: subprocess.Popen[bytes] | None = None
@@ -54,7 +55,7 @@ class Lake:
             environment["HEADWATER_CRASH"] = crash
         log = (self.home.parent / f"{self.home.name}.log").open("ab")
         self.process = subprocess.Popen(
-            [HEADWATER, "run", str(self.file), "--home", str(self.home)],
+            [HEADWATER, "run", str(self.file), "--home", str(self.home), *self.arguments],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,

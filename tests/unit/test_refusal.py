@@ -51,6 +51,12 @@ def test_an_error_while_it_runs_is_told_without_spark_s_settings() -> None:
     )
 
 
+def test_a_spark_that_was_ended_by_its_cluster_is_no_fault_of_the_query() -> None:
+    said = "[NO_ACTIVE_OR_DEFAULT_SESSION] No active or default Spark session found. SQLSTATE: XXKCM"
+    e = refusal(Exception(said), query("SELECT 1"))
+    assert (e.code, e.exit_status) == ("spark.failed", 3)
+
+
 def test_an_unknown_table_is_an_unknown_name() -> None:
     said = "[TABLE_OR_VIEW_NOT_FOUND] The table or view `a`.`nothing` cannot be found. Verify …\nSearch path: […]."
     e = refusal(Exception(said), query("SELECT * FROM a.nothing"))

@@ -12,6 +12,46 @@ import pytest
 from headwater.engine.spark import session as spark
 
 
+class _Jvm:
+    """A JVM that runs, and the one context in it."""
+
+    def __init__(self, master: str, stopped: bool, ended: int | None = None) -> None:
+        self.master = master
+        self._stopped, self._ended = stopped, ended
+        self.proc = self
+        self._jsc = self
+
+    def poll(self) -> int | None:
+        return self._ended
+
+    def sc(self) -> _Jvm:
+        return self
+
+    def isStopped(self) -> bool:  # noqa: N802  as Java has it
+        return self._stopped
+
+
+@pytest.mark.parametrize(
+    ("jvm", "alive"),
+    [
+        (_Jvm("local[4]", stopped=False), True),
+        (_Jvm("local[4]", stopped=False, ended=1), False),
+        (_Jvm("spark://m:7077", stopped=False), True),
+        (_Jvm("spark://m:7077", stopped=True), False),
+        (_Jvm("spark://m:7077", stopped=False, ended=1), False),
+    ],
+)
+def test_spark_is_started_again_when_its_process_has_ended_or_a_cluster_has_ended_the_application(
+    monkeypatch: pytest.MonkeyPatch, jvm: _Jvm, alive: bool
+) -> None:
+    class Context:
+        _gateway = jvm
+        _active_spark_context = jvm
+
+    monkeypatch.setattr(spark, "SparkContext", Context)
+    assert spark.alive() is alive
+
+
 def test_workers_get_the_python_that_runs_us(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: dict[str, str | None] = {}
 

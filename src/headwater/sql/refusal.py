@@ -25,6 +25,7 @@ _HINTS = {
         "`column:path` reads a VARIANT; write parse_json(column):path, or get_json_object(column, '$.path')."
     )
 }
+_ENDED = "[NO_ACTIVE_OR_DEFAULT_SESSION]"  # a cluster has ended our application
 MAX_MESSAGE = 1_000
 
 
@@ -36,6 +37,8 @@ def refusal(error: Exception, query: Query, prefix: str = "", names: Sequence[st
     text = str(error).split("JVM stacktrace:")[0].strip()
     if any(mark in text for mark in MISSING_FILE):
         return base_damaged("a file of a base is missing: somebody removed it from outside")
+    if _ENDED in text:
+        return MachineError("spark.failed", "Spark has ended under the query", "Ask again; a server starts it again.")
     coded = _CODED.search(text)
     if coded is None:
         causes = _CAUSE.findall(text)

@@ -32,7 +32,7 @@ class Merger:
             if lost is not None and lost.num_rows:  # a fold would lose them for good
                 raise fold.must_scan_again(relation, lost.num_rows)
             session, storage, settings = self._session(), self._home.storage, self._home.settings
-            conf = task_settings(max(1, share() // 2))
+            conf = task_settings(max(1, share(session) // 2))
             with pool(session, "folds"):
                 return fold.fold(session, storage, relation, layout, overlay, app_id, version, conf, settings)
 

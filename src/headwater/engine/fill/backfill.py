@@ -23,6 +23,7 @@ from headwater.engine.fill.scanner import remove_files, scan
 from headwater.engine.guard import Guard
 from headwater.engine.home import Home
 from headwater.engine.spark import jobs
+from headwater.engine.spark.conf import share_of
 from headwater.errors import DataError, FencedError, Scope, restored
 from headwater.meta import changes as changes_of
 from headwater.meta import connections, relations, segments, spans
@@ -33,6 +34,7 @@ from headwater.source.connected import passed, upstream_of
 from headwater.source.kinds import kind
 
 BACKFILL = "backfill"  # whose failures they are
+MOST_SCANS = 64  # at once, however large a cluster is: each is a connection to its upstream
 PLANNERS = 4  # they wait for the upstream and for Spark most of the time
 
 
@@ -62,8 +64,9 @@ class Backfill:
         self._on_scanned = on_scanned
         self._guard = Guard(home, held)
         self._work: dict[int, _Work] = {}
-        self._slots = max(1, jobs.share() // 2)  # scans never take more, so that reads always find a free slot
-        self._pool = ThreadPoolExecutor(self._slots, thread_name_prefix="scan")
+        # Scans never take more, so that reads always find a free slot. What a cluster has is known once it runs.
+        self._slots = max(1, (share_of(home.settings) or 2) // 2)
+        self._pool = ThreadPoolExecutor(MOST_SCANS, thread_name_prefix="scan")
         self._planners = ThreadPoolExecutor(PLANNERS, thread_name_prefix="plan")
         self._stopping = threading.Event()
 
@@ -273,6 +276,8 @@ class Backfill:
         if self._stopping.is_set():
             return rows
         session = None if here else self._session()
+        if session is not None:
+            self._slots = min(MOST_SCANS, max(1, jobs.share(session) // 2))
         most = min(rows or SMALL_ROWS, SMALL_ROWS) if here else rows
         read = scan(self._home, self._held, session, relation, s, most)
         self._on_scanned()

@@ -98,7 +98,7 @@ class Server:
 
     def start(self) -> None:
         """Takes the home, brings interrupted commits to their end, starts captures, then Spark, then the rest."""
-        spark.prepare_environment()
+        spark.prepare_environment(self.home.settings)
         self.home.live.failures.ending = False
         left_over = self._lock.take()
         self._journal.enter_context(journal.kept(self.home.path))
@@ -229,7 +229,9 @@ class Server:
         """Captures are running already: an upstream's log is drained while the JVM starts, and if it does not."""
         try:
             given = self._given_session
-            self._session = spark.start(self.home.path) if given is None else spark.check_session(given)
+            self._session = (
+                spark.start(self.home.path, self.home.settings) if given is None else spark.check_session(given)
+            )
         except HeadwaterError as e:
             self._fail(e)
             return
@@ -246,7 +248,7 @@ class Server:
             log.error("spark ended unexpectedly")
         self._session_ready.clear()
         try:
-            self._session = spark.restart(self.home.path)
+            self._session = spark.restart(self.home.path, self.home.settings)
         except Exception as e:
             self._spark_lost = described(e)
             raise

@@ -15,25 +15,15 @@ from headwater.engine.query.queries import Running
 
 T = TypeVar("T")
 R = TypeVar("R")
+DRIVER_THREADS = 2 * (os.cpu_count() or 2)  # of this machine, wherever the tasks run
 
 
-def share() -> int:
-    """How many tasks a query is cut into: twice the cores, so that one that waits leaves no core idle.
+def share(session: SparkSession) -> int:
+    """How many tasks a query is cut into; scans together, and folds, get half of that.
 
-    Scans together, and folds, get half of that.
+    On a cluster it is as many as there are cores, and changes with them.
     """
-    return 2 * (os.cpu_count() or 2)
-
-
-def slots() -> int:
-    """How many tasks run at once: those of two whole queries, of scans and a fold together, and no more.
-
-    Spark never takes a slot away from a running task. Where all slots can be held by one query, or by a fold, a short
-    query waits for it however fair the pools are; where there are slots to spare, both run and the cores are shared.
-    Tasks that run at once also share the driver's memory, so there are not many to spare: what scans hold is free again
-    after some seconds, and goes to the query that waits.
-    """
-    return 3 * share()
+    return max(1, int(session.sparkContext.defaultParallelism))
 
 
 @contextmanager
@@ -74,7 +64,7 @@ def in_parallel(session: SparkSession, work: Callable[[T], R], items: Sequence[T
     """What `work` gives for each item, in order, made by several threads; their jobs belong to what this one does."""
     if len(items) < 2:
         return [work(item) for item in items]
-    with ThreadPoolExecutor(min(share(), len(items)), thread_name_prefix="open") as threads:
+    with ThreadPoolExecutor(min(DRIVER_THREADS, len(items)), thread_name_prefix="open") as threads:
         return list(threads.map(inheritable_thread_target(session)(work), items))
 
 

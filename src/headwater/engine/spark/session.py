@@ -4,120 +4,104 @@ from __future__ import annotations
 
 import logging
 import os
-import sys
 from pathlib import Path
 from typing import Any
 
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import launch_gateway
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
-from headwater.engine.spark.jobs import share, slots
+from headwater.engine.spark import conf
 from headwater.engine.spark.machine import check_java, class_archive, jars
 from headwater.errors import HeadwaterError, MachineError, Retry
+from headwater.settings.table import DEFAULTS, Settings
 
 log = logging.getLogger(__name__)
 
 
+JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 END_S = 30.0  # a JVM that does not answer any more has ended by then
-EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
-CATALOG = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
-AUTHENTICATE = "spark.authenticate"
-
-SETTINGS = {
-    "spark.sql.extensions": EXTENSION,
-    "spark.sql.catalog.spark_catalog": CATALOG,
-    "spark.databricks.delta.snapshotPartitions": "2",  # 50 by default: most of a small read's time
-    "spark.databricks.delta.properties.defaults.checkpointInterval": "20",
-    "spark.sql.shuffle.partitions": "4",
-    # Every query would be compiled anew if the classes made for it bore their stages' numbers; kept, most are known.
-    "spark.sql.codegen.useIdInClassName": "false",
-    "spark.sql.codegen.cache.maxEntries": "1000",
-    "spark.sql.session.timeZone": "UTC",
-    "spark.sql.execution.arrow.pyspark.enabled": "true",
-    "spark.sql.ansi.enabled": "true",
-    "spark.ui.enabled": "false",
-    "spark.ui.showConsoleProgress": "false",
-    "spark.driver.memory": "2g",
-    "spark.driver.host": "127.0.0.1",
-    "spark.driver.bindAddress": "127.0.0.1",
-    AUTHENTICATE: "true",  # any user of the machine reaches a loopback port; a local master makes its own secret
-    "spark.broadcast.compress": "false",  # none leaves this process
-    "spark.scheduler.mode": "FAIR",
-    "spark.python.worker.reuse": "true",
-    "spark.python.daemon.module": "headwater.engine.spark.workers",  # workers are born with what scans import
-    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
-}
 
 
-def prepare_environment() -> None:
+def prepare_environment(settings: Settings = DEFAULTS) -> None:
     """Gives every name that a start of Spark sets its place in the environment: call it while there is one thread.
 
     A new name moves the environment in memory, under whoever reads it in another thread: a process that is just being
     started (it then fails with `Bad address`), or a database driver.
     """
-    os.environ["PYSPARK_PYTHON"] = sys.executable  # otherwise workers get whatever python3 is on PATH
-    os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    for name, value in conf.environment_of(settings).items():
+        if name != conf.LOCAL_IP or name not in os.environ:  # that one the user may have chosen
+            os.environ[name] = value
     os.environ.setdefault("SPARK_AUTH_SOCKET_TIMEOUT", "15")  # PySpark writes its own values over these two
     os.environ.setdefault("SPARK_BUFFER_SIZE", "65536")
 
 
-def start(home: Path, java_options: str = "") -> SparkSession:
-    """A session with Delta on this machine; Spark's own logs go to `home/logs`, never to the terminal."""
+def start(home: Path, settings: Settings = DEFAULTS, java_options: str = "") -> SparkSession:
+    """A session with Delta, where the settings say; Spark's own logs go to `home/logs`, never to the terminal."""
     check_java()
     if not java_options and class_archive().exists():
         java_options = f"-XX:SharedArchiveFile={class_archive()}"
     logs = home / "logs"
     logs.mkdir(parents=True, exist_ok=True)
-    prepare_environment()
-    settings = {
-        **SETTINGS,
-        "spark.app.name": "headwater",
-        "spark.master": f"local[{slots()}]",
-        "spark.default.parallelism": str(share()),
-        "spark.sql.leafNodeDefaultParallelism": str(max(1, share() // 2)),  # of two in a product, it is squared
-        "spark.sql.files.maxPartitionNum": str(share()),
-        "spark.driver.extraClassPath": ":".join(jars()),  # not spark.jars: the archive holds what is on the class path
-        "spark.sql.warehouse.dir": str(home / "tmp" / "spark-warehouse"),
-        "spark.local.dir": str(home / "tmp" / "spark"),
-        "spark.driver.extraJavaOptions": f"{_java_options(home, logs)} {java_options}",
-    }
+    prepare_environment(settings)
+    told = conf.conf_of(home, settings, jars())
+    own = (_java_options(home, logs), java_options, told.get(JAVA_OPTIONS, ""))
+    told[JAVA_OPTIONS] = " ".join(options for options in own if options)
+    secrets = conf.secrets_of(settings)
     try:
-        _launch(settings, logs / "spark.log")
+        _launch(told, secrets, logs / "spark.log")
         builder: Any = SparkSession.builder
-        session: SparkSession = builder.config(map=settings).getOrCreate()
+        session: SparkSession = builder.config(map=told).getOrCreate()
     except Exception as e:
-        raise MachineError("spark.failed", "Spark did not start", f"See {logs / 'spark.log'} for the reason.") from e
+        where = "" if conf.is_local(told["spark.master"]) else f" on {told['spark.master']}"
+        raise MachineError(
+            "spark.failed", f"Spark did not start{where}", f"See {logs / 'spark.log'} for the reason."
+        ) from e
     session.sparkContext.setLogLevel("WARN")
     _log_to(logs / "pyspark.log")
     _hang_up_quietly(session)
     return session
 
 
-def _launch(settings: dict[str, str], log: Path) -> None:
-    """Starts the JVM with a file for what it prints: VACUUM, for one, tells stdout what it did, which is the user's."""
-    if SparkContext._gateway is not None:
-        return  # a JVM of this process outlives its sessions
-    conf = SparkConf().setAll(list(settings.items()))
-    with log.open("ab") as f:
-        # in a session of its own: a signal to our group (Ctrl-C, `timeout`, a closed terminal) is ours to answer
-        kwargs = {"stdout": f, "stderr": f, "start_new_session": True}
-        gateway = launch_gateway(conf, popen_kwargs=kwargs)  # type: ignore[no-untyped-call]
-    SparkContext(conf=conf, gateway=gateway)
+def _launch(told: dict[str, str], secrets: dict[str, str], log: Path) -> None:
+    """Starts the JVM with a file for what it prints: VACUUM, for one, tells stdout what it did, which is the user's.
+
+    It is told secrets when it runs, through a socket that asks for a token: its command line can be read by everybody.
+    """
+    gateway = None
+    if SparkContext._gateway is None:  # else a JVM of this process has outlived its sessions
+        with log.open("ab") as f:
+            # in a session of its own: a signal to our group (Ctrl-C, `timeout`, a closed terminal) is ours to answer
+            kwargs = {"stdout": f, "stderr": f, "start_new_session": True}
+            public = SparkConf().setAll(list(told.items()))
+            gateway = launch_gateway(public, popen_kwargs=kwargs)  # type: ignore[no-untyped-call]
+    if SparkContext._active_spark_context is None:
+        SparkContext(conf=SparkConf().setAll(list((told | secrets).items())), gateway=gateway)
 
 
 def alive() -> bool:
-    """Whether the JVM that this process started still runs; True if it started none."""
+    """Whether the JVM that this process started still works; True if it started none."""
     process = getattr(SparkContext._gateway, "proc", None)
-    return process is None or process.poll() is None
+    return process is None or (process.poll() is None and not _dismissed())
 
 
-def restart(home: Path) -> SparkSession:
+def _dismissed() -> bool:
+    """A cluster has ended our application, or has been away for too long: its JVM runs, but never works again."""
+    context: Any = SparkContext._active_spark_context
+    if context is None or conf.is_local(context.master):
+        return False
+    try:
+        return bool(context._jsc.sc().isStopped())
+    except (Py4JError, OSError):  # the JVM is just ending: its process will say so
+        return False
+
+
+def restart(home: Path, settings: Settings) -> SparkSession:
     """A session on a new JVM, after the old one has ended. Sessions of the old one are of no use any more."""
     _forget()
-    return start(home)
+    return start(home, settings)
 
 
 def stop(session: SparkSession) -> None:
@@ -161,16 +145,16 @@ def _hang_up_quietly(session: SparkSession) -> None:
 def check_session(session: SparkSession) -> SparkSession:
     """The session given by a user, if it has what Headwater needs; else an error that says what it lacks."""
     lacks = []
-    if EXTENSION not in (session.conf.get("spark.sql.extensions", "") or ""):
-        lacks.append(f"spark.sql.extensions={EXTENSION}")
-    if session.conf.get("spark.sql.catalog.spark_catalog", "") != CATALOG:
-        lacks.append(f"spark.sql.catalog.spark_catalog={CATALOG}")
+    if conf.EXTENSION not in (session.conf.get("spark.sql.extensions", "") or ""):
+        lacks.append(f"spark.sql.extensions={conf.EXTENSION}")
+    if session.conf.get("spark.sql.catalog.spark_catalog", "") != conf.CATALOG:
+        lacks.append(f"spark.sql.catalog.spark_catalog={conf.CATALOG}")
     if lacks:
         raise MachineError(
             "spark.session", "the given Spark session lacks Delta", f"Start the session with {' and '.join(lacks)}."
         )
-    if session.conf.get(AUTHENTICATE, "false") != "true":
-        log.warning("the given Spark session has no %s=true: others may use its ports to run code", AUTHENTICATE)
+    if session.conf.get(conf.AUTHENTICATE, "false") != "true":
+        log.warning("the given Spark session has no %s=true: others may use its ports to run code", conf.AUTHENTICATE)
     return session
 
 

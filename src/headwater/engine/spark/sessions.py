@@ -9,9 +9,11 @@ from contextlib import contextmanager, nullcontext
 from pyspark.sql import DataFrame, SparkSession
 
 from headwater.engine.query.queries import Running
-from headwater.engine.spark.jobs import pool, stoppable
-from headwater.engine.spark.session import SETTINGS
+from headwater.engine.spark.conf import ALWAYS, SHUFFLED
+from headwater.engine.spark.jobs import pool, share, stoppable
 from headwater.relation.schema import quoted
+
+LEAST_SHUFFLED = 4
 
 
 class Pooled:
@@ -66,6 +68,7 @@ class Sessions:
             self._made += 1
             number = self._made
         session = self.root.newSession()
-        for name in ("spark.sql.session.timeZone", "spark.sql.shuffle.partitions"):
-            session.conf.set(name, SETTINGS[name])
+        session.conf.set("spark.sql.session.timeZone", ALWAYS["spark.sql.session.timeZone"])
+        if not session.sparkContext.getConf().contains(SHUFFLED):  # a cluster, or a session that was given to us
+            session.conf.set(SHUFFLED, str(max(LEAST_SHUFFLED, share(session))))
         return number, Pooled(session)
