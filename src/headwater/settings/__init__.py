@@ -1,6 +1,6 @@
 """Settings: what may be chosen about a home, in one table, and the values that are in force.
 
-In: the command line, the environment, the settings file of the home, in this order. Out: one immutable `Settings`, which
+In: the command line, the environment, the home's settings file, in this order. Out: one immutable `Settings`, which
 an open home carries and hands to whoever needs it. A name that is not in the table, or a value that is not allowed, is
 an error that says where it stands. Nothing here is read again while a process runs.
 
