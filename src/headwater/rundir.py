@@ -14,7 +14,7 @@ from headwater.storage.local import fsync
 
 META = "meta.db"  # SQLite makes its files beside it with the same mode
 LOCK = "lock"
-FOLDERS = ("changelog", "aside", "warehouse", "logs", "tmp")
+FOLDERS = ("changelog", "aside", "warehouse", "runs", "logs", "tmp")
 FILES = (
     META,
     f"{META}-wal",

@@ -12,6 +12,7 @@ from headwater.cli.words import RETRIES
 from headwater.engine.status.metrics import METRICS, STATES
 from headwater.errors import Retry
 from headwater.model import Control, RelationInfo, TableOrigin, TableState
+from headwater.rundir import FILES, FOLDERS, META
 from headwater.settings.load import CONF_VARIABLE
 from headwater.settings.table import SPARK_CONF
 from headwater.settings.table import TABLE as SETTINGS
@@ -89,3 +90,12 @@ def test_a_setting_that_is_the_default_of_an_option_is_one_of_the_same_name() ->
                 setting = SETTINGS[option.name][1]
                 assert option.default is None and option.doc == setting.doc, option.name
                 assert option.check(setting.default), "what holds for all may be said of one"
+
+
+def test_everything_that_is_in_a_home_is_documented() -> None:
+    section = (
+        (ROOT / "docs" / "operations.md").read_text(encoding="utf-8").split("## What is in a home")[1].split("\n## ")[0]
+    )
+    own = {name for name in FILES if not name.startswith(f"{META}-")}  # SQLite's, beside meta
+    assert {name for name in own if f"`{name}`" not in section} == set()
+    assert {name for name in FOLDERS if f"`{name}/`" not in section} == set()
