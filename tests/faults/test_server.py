@@ -17,6 +17,7 @@ from headwater import crash
 from headwater.engine.home import Home
 from headwater.errors import HeadwaterError
 from headwater.meta import merged, relations, runs, spans
+from headwater.rundir import FILES, FOLDERS
 from support import upstreams
 from support.invariant import QUERY, check_invariant
 from support.lake import Lake, assert_equal, await_equal, definitions
@@ -124,6 +125,7 @@ def _no_orphans(lake: Lake) -> None:
             history |= {Path(f).name for f in DeltaTable(str(folder), version=version).file_uris()}
         written = {p.name for p in folder.glob("scan-*.parquet")}
         assert written <= history, (folder.name, written - history)
+    assert {e.name for e in lake.home.iterdir()} <= {*FOLDERS, *FILES}, "else the home would be taken for another's"
     home = Home.open(lake.home)
     with home.meta.read() as c:
         known = runs.paths(c) | merged.paths(c)
