@@ -95,7 +95,7 @@ class Task:
 def headwater(race: Race, relation: RelationInfo) -> None:
     """Plans, scans and commits the table as the server does."""
     storage = LocalStorage(race.home)
-    job = dataclasses.replace(race.job, root=str(race.home), base_path=relation.base_path)
+    job = dataclasses.replace(race.job, storage=LocalStorage(race.home), base_path=relation.base_path)
     plan = Plan.of(job.reach.read_extent(job.table), ("BIGINT",))
     commits = 0
 
