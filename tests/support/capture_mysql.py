@@ -7,8 +7,8 @@ import random
 from dataclasses import dataclass
 from typing import Any, Self
 
-from headwater.source.mysql import server
 from headwater.source.mysql.binlog.position import Position, table_number
+from headwater.source.mysql.server import log_status
 from support.binlog import Reader
 from support.captured import Definition, WriterThreads
 from support.mysql import MyDatabase
@@ -73,8 +73,8 @@ class Upstream:
 def log_end(database: MyDatabase) -> Position:
     """Where the server's log ends now."""
     with database.endpoint.connect() as session:
-        name, offset = server.log_end(session)
-    return Position.of(name, offset)
+        status = log_status(session)
+    return Position.of(status.file, status.offset)
 
 
 class Writers(WriterThreads):
