@@ -40,19 +40,25 @@ def pytest_configure(config: pytest.Config) -> None:
 
 # The long ones first: what comes last fills up whichever worker is free.
 SUITES = ("integration", "faults", "docs", "values", "contract", "unit", "versions")
-SHARES_SPARK = "spark"
+OWN_PROCESSES = ("test_benches.py", "test_cluster.py", "test_commands.py")  # of tests/integration: they share no Spark
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist reads the marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Says what one of several workers (`--dist loadgroup`) runs together: all tests of one Spark, else a module's."""
-    for item in items:
-        item.add_marker(pytest.mark.xdist_group(_group(item)))
-    items.sort(key=lambda i: (SUITES.index(i.path.parent.name), _group(i) != SHARES_SPARK))
+    items.sort(key=lambda i: (SUITES.index(i.path.parent.name), i.path.name in OWN_PROCESSES))
 
 
-def _group(item: pytest.Item) -> str:
-    return SHARES_SPARK if "spark" in getattr(item, "fixturenames", ()) else item.path.name
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """What one of several workers (`make test` has two) runs together: all tests of one Spark, else those of a file."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Together(LoadScopeScheduling):  # type: ignore[misc]
+        def _split_scope(self, nodeid: str) -> str:
+            path = nodeid.split("::", 1)[0]
+            shares_spark = "/integration/" in path and not path.endswith(OWN_PROCESSES)
+            return "spark" if shares_spark else path
+
+    return Together(config, log)
 
 
 @dataclass(frozen=True)

@@ -168,7 +168,7 @@ def test_a_publication_that_is_gone_or_made_anew_fails_visibly(database: Any, tm
         upstream.execute("CREATE PUBLICATION headwater_test FOR ALL TABLES")
         assert c.start().wait(60) == 1
         error = c.info().error
-        assert error is not None and "anew" in error["message"] and "Resync" in error["hint"]
+        assert error is not None and "created again" in error["message"] and "Resync" in error["hint"]
 
 
 def test_a_timeline_that_left_ours_before_our_position_is_another_server() -> None:

@@ -119,7 +119,6 @@ def test_size_and_time_are_known(storage: Storage) -> None:
 
 
 def test_a_storage_travels_to_another_process(storage: Storage) -> None:
-    assert pickle.loads(pickle.dumps(storage)) == storage and hash(storage) == hash(pickle.loads(pickle.dumps(storage)))
     put(storage, "a", b"from here")
     code = "import pickle, sys; print(pickle.load(sys.stdin.buffer).read('a').decode())"
     done = subprocess.run([sys.executable, "-c", code], input=pickle.dumps(storage), capture_output=True, check=True)

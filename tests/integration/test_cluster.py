@@ -20,6 +20,8 @@ from support.cluster import EXECUTOR_MEMORY, Cluster
 from support.lake import HEADWATER, Lake, assert_equal
 from support.wait import wait_for
 
+pytestmark = pytest.mark.soak  # a cluster and a server of its own take a minute or two
+
 ROWS, ROWS_PER_SPAN = 4_000, 400
 DEFINITIONS = """
 CREATE CONNECTION pg WITH (type='postgres-cdc', hostname='{host}', port='{port}', username='{user}',
@@ -155,7 +157,6 @@ def test_the_command_line_names_the_cluster_and_no_secret(lake: Lake, cluster: C
     assert jvms and all(cluster.secret not in " ".join([*p.cmdline(), *p.environ().values()]) for p in jvms)
 
 
-@pytest.mark.soak  # it takes another start of Spark; that it is noticed is tested without a cluster, too
 def test_an_application_that_the_cluster_has_ended_is_started_again(
     lake: Lake, cluster: Cluster, upstream: EmbeddedPostgres
 ) -> None:

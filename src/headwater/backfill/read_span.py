@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 
@@ -27,7 +27,7 @@ class ScanJob:
     reach: Reach
     table: ScanTable
     span: Span
-    storage: Storage
+    storage: Storage = field(compare=False)  # each opening of a home has its own, and what it knows of the files
     base_path: str  # of the base, in the storage
     label: str = "scan"  # how the files' names begin
     slice_s: float = DEFAULTS.slice_s  # then the scan stops, so that control takes effect soon

@@ -26,12 +26,6 @@ class LocalStorage(Storage):
     def __reduce__(self) -> tuple[object, ...]:
         return (LocalStorage, (str(self._root),))
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, LocalStorage) and other._root == self._root
-
-    def __hash__(self) -> int:
-        return hash(self._root)
-
     def __repr__(self) -> str:
         return f"LocalStorage({str(self._root)!r})"
 
