@@ -154,3 +154,13 @@ def test_what_is_not_wanted_any_more_ends(supervised: Supervised) -> None:
     capture = supervised.child
     supervised.want(set())
     assert capture.process.poll() == 0 and supervised.pids() == []
+
+
+def test_nothing_is_started_any_more_once_all_have_been_stopped(supervised: Supervised) -> None:
+    """The loop that wants captures may be on its way while the server stops: nobody would end what it starts."""
+    slot = supervised._slots[1]
+    supervised.stop_all()
+    supervised.want({1})
+    slot.child = None
+    supervised._tend(1, slot)
+    assert supervised.pids() == [] and slot.child is None

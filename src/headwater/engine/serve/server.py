@@ -95,6 +95,7 @@ class Server:
         self._sampler = Sampler(home)
         self._loops: list[_Loop] = []
         self._journal = ExitStack()
+        self._starter: threading.Thread | None = None
 
     def start(self) -> None:
         """Takes the home, brings interrupted commits to their end, starts captures, then Spark, then the rest."""
@@ -141,7 +142,8 @@ class Server:
         for loop in self._loops:
             loop.thread = threading.Thread(target=self._repeat, args=(loop,), name=loop.name, daemon=True)
             loop.thread.start()
-        threading.Thread(target=self._start_spark, name="spark", daemon=True).start()
+        self._starter = threading.Thread(target=self._start_spark, name="spark", daemon=True)
+        self._starter.start()
         self.home.live.server = self
 
     def stop(self) -> None:
@@ -158,6 +160,8 @@ class Server:
             if loop.thread is not None and loop.name != UPKEEP:
                 loop.thread.join(60)
         self._last_words("the last epoch", self._publish_last)
+        if self._starter is not None:
+            self._starter.join(60)  # a Spark that is just starting would be nobody's
         if self._session is not None and self._given_session is None and self._spark_lost is None:
             self.home.live.failures.ending = True
             spark.stop(self._session)  # a rewrite that is under way ends with it, and leaves the base as it was

@@ -57,11 +57,12 @@ class Supervisor:
     _slots: dict[int, _Slot] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _looked_at: float = 0.0
+    _ended: bool = False
 
     def want(self, connection_ids: set[int]) -> None:
         """Captures exactly these connections from now on; call again and again, it restarts what has ended."""
         with self._lock:
-            for id in connection_ids:
+            for id in connection_ids if not self._ended else ():
                 self._slots.setdefault(id, _Slot())
             gone = [id for id in self._slots if id not in connection_ids]
         for id in gone:
@@ -84,8 +85,9 @@ class Supervisor:
             _end(slot.child)
 
     def stop_all(self) -> None:
+        """Ends every capture for good: whoever just wants them starts none any more."""
         with self._lock:
-            slots, self._slots = list(self._slots.values()), {}
+            slots, self._slots, self._ended = list(self._slots.values()), {}, True
         children = [s.child for s in slots if s.child is not None]
         for child in children:
             _close_stdin(child)
@@ -112,9 +114,13 @@ class Supervisor:
             self.home.live.counters.add("headwater_capture_restarts_total", of=id)
             slot.pause_s = RESTART.after(slot.pause_s, now - child.started_at)
             slot.restart_at = now + slot.pause_s
-        if now >= slot.restart_at:
+        if now < slot.restart_at:
+            return
+        with self._lock:
+            if self._slots.get(id) is not slot:  # stopped while we looked: nobody would end what we start
+                return
             slot.child = self._start(id)
-            self.on_change()
+        self.on_change()
 
     def _replace(self, id: int, child: _Child) -> None:
         """Kills a capture that is not heard of: it may be stopped, and then no other signal reaches it."""
