@@ -12,7 +12,6 @@ from dataclasses import replace
 
 from headwater.errors import HeadwaterError, Retry, SourceError
 from headwater.source.base import Inbox
-from headwater.source.bell import Bell
 from headwater.source.frames import Framing
 from headwater.source.mysql import resume
 from headwater.source.mysql.binlog.carry import Server
@@ -28,6 +27,7 @@ from headwater.source.mysql.options import default_server_id
 from headwater.source.mysql.resume import Resumption
 from headwater.source.mysql.server import log_status
 from headwater.source.refusals import log_broken
+from headwater.source.wakeup import Wakeup
 
 log = logging.getLogger(__name__)
 
@@ -81,7 +81,7 @@ class MysqlLog:
         self._dump = dump
         self._found = found
         self._flow: Flow | None = None
-        self._wake_receiver = Bell()
+        self._wakeup = Wakeup()
         self._poll = select.poll()
         self._heard_at = 0.0
         self._closed = False
@@ -105,7 +105,7 @@ class MysqlLog:
         after = Position.parse(position).number if self._found.start.from_head else 0
         self._flow = Flow(sock, self._found.place, checksum, after)
         self._poll.register(sock, select.POLLIN)
-        self._wake_receiver.hang(self._poll)
+        self._wakeup.register(self._poll)
         self._heard_at = time.monotonic()
 
     def receive(self, into: Inbox, until: float, limit: int) -> None:
@@ -126,7 +126,7 @@ class MysqlLog:
                     came = True
                 elif got or held:
                     continue  # a part of an event
-                elif came or self._wake_receiver.rang(self._poll.poll((until - now) * 1000)):
+                elif came or self._wakeup.received(self._poll.poll((until - now) * 1000)):
                     return
                 elif now - self._heard_at > SILENCE_S:
                     raise log_broken(f"the upstream has been silent for {SILENCE_S:.0f} s")
@@ -173,7 +173,7 @@ class MysqlLog:
 
     def wake(self) -> None:
         """Makes `receive` return."""
-        self._wake_receiver.ring()
+        self._wakeup.wake()
 
     def close(self) -> None:
         """Ends both connections; the log comes again from the next position that is asked for."""
@@ -182,7 +182,7 @@ class MysqlLog:
         if self._asking.acquire(blocking=False):  # else the beat under way closes its session itself
             self._session.close()
             self._asking.release()
-        self._wake_receiver.close()
+        self._wakeup.close()
 
     def _ready_session(self) -> Session:
         if not self._session.open:

@@ -17,13 +17,13 @@ from psycopg.pq.abc import PGconn, PGresult
 
 from headwater.errors import HeadwaterError, Retry, SourceError
 from headwater.source.base import Inbox, Standing
-from headwater.source.bell import Bell
 from headwater.source.frames import Framing
 from headwater.source.postgres import resume
 from headwater.source.postgres.ask import Session, query
 from headwater.source.postgres.frame import PostgresFraming
 from headwater.source.postgres.session import Endpoint, lsn_to_int, quote_identifier, quote_literal
 from headwater.source.refusals import log_broken
+from headwater.source.wakeup import Wakeup
 
 SILENCE_S = 60  # an upstream that does not even take our bytes for this long is gone
 _EPOCH_S = 946_684_800  # 2000-01-01 UTC, the zero of PostgreSQL's clock
@@ -71,7 +71,7 @@ class PostgresLog:
         self._session = session
         self._replication = replication
         self._pgconn: PGconn = replication.pgconn
-        self._wake_receiver = Bell()
+        self._wakeup = Wakeup()
         self._poll = select.poll()
         self._closed = False
         self._beating = threading.Lock()
@@ -91,7 +91,7 @@ class PostgresLog:
         _notice_silence(self._pgconn.socket)
         _notice_silence(self._session.pgconn.socket)
         self._poll.register(self._pgconn.socket, select.POLLIN)
-        self._wake_receiver.hang(self._poll)
+        self._wakeup.register(self._poll)
 
     def receive(self, into: Inbox, until: float, limit: int) -> None:
         """Appends what arrives; see `Log.receive`. The inner loop is all that runs per row."""
@@ -113,7 +113,7 @@ class PostgresLog:
                     return
                 if into.count > before:
                     came = True
-                elif came or self._wake_receiver.rang(self._poll.poll((until - now) * 1000)):
+                elif came or self._wakeup.received(self._poll.poll((until - now) * 1000)):
                     return
                 self._pgconn.consume_input()
         except psycopg.Error as e:
@@ -152,7 +152,7 @@ class PostgresLog:
 
     def wake(self) -> None:
         """Makes `receive` return."""
-        self._wake_receiver.ring()
+        self._wakeup.wake()
 
     def close(self) -> None:
         """Ends both connections; the server keeps what was not acknowledged."""
@@ -161,7 +161,7 @@ class PostgresLog:
         if self._beating.acquire(blocking=False):  # else the beat under way closes its session itself
             self._session.close()
             self._beating.release()
-        self._wake_receiver.close()
+        self._wakeup.close()
 
     def _ready_session(self) -> Session:
         if self._session.closed:
