@@ -32,15 +32,15 @@ test-integration: setup
 test-faults: setup
 	$(BIN)/python -m pytest -q tests/faults
 
-# MySQL's own server comes from a Debian of its own, which only root can make; MariaDB needs nothing.
+# MySQL's own server runs from its own Debian, which only root can unpack; MariaDB needs nothing.
 setup-mysql: setup
 	$(BIN)/python tests/support/mysql.py --setup
 
 test-mysql: setup-mysql
 	$(BIN)/python -m pytest -q tests -k "mysql or mariadb"
 
-# Older and newer servers, fetched once as jars and packages; needs debootstrap, but not root. The tests of one that could not
-# be fetched fail; the others run.
+# Older and newer servers, downloaded once as jars and packages; needs debootstrap, but not root. If one cannot be
+# downloaded, its tests fail; the others run.
 test-versions: setup
 	-PYTHONPATH=tests $(BIN)/python -m support.versions
 	$(BIN)/python -m pytest -q -m versions tests/versions

@@ -1,4 +1,4 @@
-"""`make bench`: every benchmark in turn, each in a process of its own, then one table of ratios."""
+"""`make bench`: runs every benchmark in turn, each in its own process, then prints one table of ratios."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ALL = (
 
 
 def main() -> int:
-    """Runs the named benchmarks (default: all) and prints what each one says."""
+    """Runs the named benchmarks (default: all) and prints their output."""
     failed = []
     for name in sys.argv[1:] or ALL:
         print(f"\n== {name}", flush=True)

@@ -1,8 +1,8 @@
-"""Backfill through a running server with 1, 2 and 4 scans at once: CREATE TABLE to live, rows per second.
+"""Backfill through a running server with 1, 2 and 4 concurrent scans: CREATE TABLE to live, rows per second.
 
     .venv/bin/python bench/backfill.py [--rows N] [--rounds N]
 
-Planning, scans, commits and covering epochs included; the order turns with every round, and a first one is not counted.
+Includes planning, scans, commits and covering epochs; the order rotates every round, and a first one is not counted.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
     .venv/bin/python bench/capture.py [--rows N] [--rounds N] [--one-transaction]
 
 Each round fills a table of seven columns with N rows in transactions of 1,000 (or in one), then both readers drain that
-part of the log through slots of their own. Prints rows per second, the ratio and the capture's largest memory.
-Our clock runs from START_REPLICATION until the last row is durable and published; pg_recvlogical's also holds its
+part of the log through their own slots. Prints rows per second, the ratio and the capture's peak memory.
+Our clock runs from START_REPLICATION until the last row is durable and published; pg_recvlogical's also includes its
 connect (some 30 ms), but it writes nothing.
 """
 
@@ -56,7 +56,7 @@ def recvlogical(pg: EmbeddedPostgres, database: str, slot: str, end: str) -> flo
 
 
 def capture(c: Captured, end: str) -> tuple[float, float, int, float]:
-    """(Seconds from the first connect to the published end, with start of the process, largest RSS, CPU seconds)."""
+    """Seconds from the first connect to the published end, the same with process start, peak RSS, CPU seconds."""
     began = time.monotonic()
     flows = c.log().count("reading pg after") if (c.home.path / "capture.log").exists() else 0
     process = psutil.Process(c.start().pid)

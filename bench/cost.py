@@ -2,7 +2,7 @@
 
     .venv/bin/python bench/cost.py [--changes N] [--rows N N]
 
-The same changes go to both tables, in turn; what must not grow is the cost per change with the table's size.
+Both tables get the same changes, in turn; the cost per change must not grow with the table's size.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ PER_TRANSACTION = 1000
 
 
 def cpu_seconds() -> float:
-    """CPU of this process, its captures, its JVM and their workers."""
+    """CPU time of this process, its captures, its JVM and their workers."""
     me = psutil.Process()
     total = 0.0
     for p in [me, *me.children(recursive=True)]:

@@ -39,14 +39,14 @@ COMMON = {  # to every connector
 
 
 class Counter(BasePythonChangeHandler):
-    """Counts events; keeps when the first and the last one of each phase came."""
+    """Counts events; records when the first and the last one of each phase arrived."""
 
     def __init__(self) -> None:
         self.count = 0
         self.first = 0.0
         self.last = 0.0
 
-    def handleJsonBatch(self, records: list[Any]) -> None:  # noqa: N802  the engine calls it so
+    def handleJsonBatch(self, records: list[Any]) -> None:  # noqa: N802  the engine's name for it
         now = time.monotonic()
         if not self.count:
             self.first = now
@@ -79,7 +79,7 @@ def properties(pg: EmbeddedPostgres, folder: str) -> dict[str, str]:
 
 
 def measure(rows: int, changes: int, options: dict[str, str], write: Callable[[], None]) -> None:
-    """Prints the rate of a snapshot of `rows`, then that of the `changes` that are written when it is through."""
+    """Prints the rate of a snapshot of `rows`, then that of the `changes` written after it."""
     counter = Counter()
     engine = DebeziumJsonEngine(properties=options, handler=counter)
     threading.Thread(target=engine.run, daemon=True).start()

@@ -57,7 +57,7 @@ def raw_table(payload: list[bytes]) -> pa.Table:
 
 
 def best(work: Callable[[], object], times: int = 5) -> float:
-    """Seconds of the fastest of some runs."""
+    """Seconds of the fastest of several runs."""
     durations = []
     for _ in range(times):
         start = time.perf_counter()

@@ -1,4 +1,4 @@
-"""Fetches what only the benchmarks need: JDBC drivers, through the Ivy inside PySpark."""
+"""Downloads what only the benchmarks need: JDBC drivers, through the Ivy inside PySpark."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from headwater.engine.spark import machine
 
-PACKAGES = {  # by the name that Ivy gives the jar
+PACKAGES = {  # by Ivy's name for the jar
     "org.postgresql_postgresql-42.7.7.jar": "org.postgresql:postgresql:42.7.7",
     "com.mysql_mysql-connector-j-9.7.0.jar": "com.mysql:mysql-connector-j:9.7.0",
 }

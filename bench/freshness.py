@@ -2,10 +2,10 @@
 
     .venv/bin/python bench/freshness.py [--seconds N] [--rate N] [--backfill ROWS]
 
-With --backfill it is measured again, in the same run, while a table of so many rows is being filled again and again.
+With --backfill it is measured again, in the same run, while a table of this size is filled over and over.
 
 A SELECT sees what the newest epoch holds when it starts, so the moment at which an epoch with the row is published is
-the start of the first SELECT that sees it. The epochs are watched every 5 ms; a real SELECT checks the last row.
+the start of the first SELECT that sees it. The epochs are polled every 5 ms; a real SELECT checks the last row.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def load(pg: EmbeddedPostgres, rate: int, stop: threading.Event, made: list[int]
 
 
 def watch(hw: Any, stop: threading.Event, seen: list[tuple[float, int]]) -> None:
-    """Writes down when each epoch was there."""
+    """Records when each epoch appeared."""
     last = -1
     while not stop.is_set():
         with hw._home.meta.read() as c:
@@ -92,7 +92,7 @@ def main() -> None:
 
 
 def catch_up(pg: EmbeddedPostgres, hw: Any) -> None:
-    """Waits until the changelog is where the upstream is now."""
+    """Waits until the changelog has caught up with the upstream."""
     ((goal,),) = pg.execute("SELECT pg_current_wal_insert_lsn() - '0/0'::pg_lsn")
     while True:
         pg.execute("SELECT pg_logical_emit_message(true, 'bench', '')")
@@ -104,7 +104,7 @@ def catch_up(pg: EmbeddedPostgres, hw: Any) -> None:
 
 
 def fill_again(hw: Any, done: threading.Event) -> None:
-    """Fills the table again and again."""
+    """Fills the table over and over."""
     while not done.is_set():
         hw.sql("CREATE TABLE history FROM CONNECTION pg;")
         while not done.is_set() and not all(t.state == "live" for t in hw.status().tables):
@@ -113,7 +113,7 @@ def fill_again(hw: Any, done: threading.Event) -> None:
 
 
 def measure(pg: EmbeddedPostgres, hw: Any, seconds: float, rate: int) -> dict[str, float]:
-    """Freshness while a load runs."""
+    """Freshness under load."""
     stop, seen, made = threading.Event(), list[tuple[float, int]](), [0]
     threads = [
         threading.Thread(target=load, args=(pg, rate, stop, made)),

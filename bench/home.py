@@ -1,9 +1,9 @@
-"""What benchmarks of a whole server share: a table to fill, a home that runs, waiting for it."""
+"""What benchmarks of a whole server share: a table to fill, a running home, waiting for it."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -19,7 +19,7 @@ g % 5, 'order number ' || g, g % 2 = 0 FROM generate_series(1, {}) g"""
 
 
 def connection(pg: EmbeddedPostgres) -> str:
-    """The statement that connects a home with the server."""
+    """The statement that connects a home to the server."""
     return (
         f"CREATE CONNECTION pg WITH (type='postgres-cdc', hostname='{pg.host}', port='{pg.port}', "
         f"username='{pg.user}', password='{pg.password}', database.name='{pg.database}');\n"
@@ -27,9 +27,13 @@ def connection(pg: EmbeddedPostgres) -> str:
 
 
 @contextmanager
-def running(pg: EmbeddedPostgres) -> Iterator[Any]:
+def running(pg: EmbeddedPostgres, settings: Mapping[str, str] | None = None) -> Iterator[Any]:
     """A new home with a running server and a connection."""
-    with TemporaryDirectory(prefix="headwater-bench-") as folder, headwater.open(Path(folder)) as hw, hw.running():
+    with (
+        TemporaryDirectory(prefix="headwater-bench-") as folder,
+        headwater.open(Path(folder), settings=settings) as hw,
+        hw.running(),
+    ):
         hw.sql(connection(pg))
         yield hw
 

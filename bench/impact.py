@@ -1,16 +1,15 @@
-"""What a backfill costs the upstream: pgbench's transactions per second alone, and beside each way to read a table.
+"""What a backfill costs the upstream: pgbench's transactions per second alone, and during each way to read a table.
 
     .venv/bin/python bench/impact.py [--rows N] [--seconds N] [--rounds N]
 
-pgbench (2 clients, its own TPC-B-like load) runs for some seconds while `load` is read again and again by Headwater, by
-Spark JDBC → Delta, by Debezium's snapshot, or nobody. All run on one machine, so the reader's own work counts, too.
+pgbench (2 clients, its own TPC-B-like load) runs for some seconds while `load` is read repeatedly by Headwater, by
+Spark JDBC → Delta, by Debezium's snapshot, or nobody. All run on one machine, so the reader's own work counts too.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
 import re
 import statistics
 import subprocess
@@ -23,8 +22,9 @@ from pathlib import Path
 from typing import Any
 
 from headwater.demo.embedded import EmbeddedPostgres
+from headwater.engine.spark import machine
 from home import FILL, TABLE, running, wait_live
-from scan import find_driver
+from scan import CLASS_PATH, find_driver
 
 CLIENTS = 2
 
@@ -38,8 +38,8 @@ def pgbench(pg: EmbeddedPostgres, seconds: int) -> float:
     return float(found.group(1))
 
 
-def beside(pg: EmbeddedPostgres, seconds: int, read: Callable[[], object] | None) -> tuple[float, float]:
-    """pgbench's rate while `read` is repeated, and how many times that ended."""
+def alongside(pg: EmbeddedPostgres, seconds: int, read: Callable[[], object] | None) -> tuple[float, float]:
+    """pgbench's rate while `read` is repeated, and how often that finished."""
     done = threading.Event()
     times = [0.0]
 
@@ -110,15 +110,14 @@ def main() -> None:
     parser.add_argument("--without-debezium", action="store_true")
     given = parser.parse_args()
     driver = find_driver(None)
-    if driver is not None:
-        os.environ["PYSPARK_SUBMIT_ARGS"] = f"--driver-class-path {driver} pyspark-shell"
+    settings = {} if driver is None else {f"spark.conf.{CLASS_PATH}": ":".join([*machine.jars(), str(driver)])}
     found: dict[str, list[float]] = {}
     with EmbeddedPostgres(18, database="bench") as pg, tempfile.TemporaryDirectory(prefix="headwater-bench-") as folder:
         subprocess.run([str(pg.bin / "pgbench"), "-i", "-q", "-s", "10", pg.dsn()], check=True, capture_output=True)
         pg.execute(TABLE)
         pg.execute(FILL.format(given.rows))
         pg.execute("VACUUM ANALYZE load")
-        with running(pg) as hw:
+        with running(pg, settings) as hw:
             ways: dict[str, Callable[[], None] | None] = {
                 "alone": None,
                 "headwater, 1 scan": headwater_reads(hw, 1),
@@ -136,7 +135,7 @@ def main() -> None:
             for number in range(given.rounds):
                 turn = number % len(names)
                 for name in names[turn:] + names[:turn]:
-                    rate, times = beside(pg, given.seconds, ways[name])
+                    rate, times = alongside(pg, given.seconds, ways[name])
                     read_rate = times * given.rows / given.seconds / 1000
                     print(f"{name:28} {rate:8.0f} transactions/s, {read_rate:6.0f} k rows/s", flush=True)
                     found.setdefault(name, []).append(rate)

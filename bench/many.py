@@ -1,10 +1,10 @@
-"""Many small tables: how long it takes to fill them, and a query over all of them without a server, cold and warm.
+"""Many small tables: the time to fill them, and a query over all of them without a server, cold and warm.
 
     .venv/bin/python bench/many.py [--tables N] [--rows N]
 
-Filled by a server from an embedded PostgreSQL 18: from the definitions to the last table being live, Spark's own start
-not counted. Then, without a server, in a process of its own, `count(*)` over the UNION ALL of all tables: the first
-time (Spark's start not counted) and the median of three more.
+Filled by a server from an embedded PostgreSQL 18: from the definitions until the last table is live, without Spark's
+own start. Then, without a server, in a new process, `count(*)` over the UNION ALL of all tables: the first
+time (without Spark's start) and the median of three more.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
     .venv/bin/python bench/my_debezium.py [--rows N] [--changes N]
 
-MySQL alone: the engine's package has no connector for MariaDB.
+MySQL only: the engine's package has no connector for MariaDB.
 """
 
 from __future__ import annotations

@@ -3,13 +3,14 @@
     .venv/bin/python bench/my_decode.py [--server mysql|mariadb] [--rows N] [--rounds N]
 
 N rows of seven columns are inserted in transactions of 1,000 and captured. The job reads and decodes the segments in as
-many tasks as Spark has slots, each a range of changes; its workers are warm. It has no peer: the aim is a rate.
+many tasks as Spark has slots, each a range of changes; its workers are warm. It has no peer: the goal is a rate.
 """
 
 from __future__ import annotations
 
 import argparse
 import statistics
+import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -17,6 +18,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
+
+from pyspark import cloudpickle
 
 from headwater.changelog.reader import read_table
 from headwater.decode.changes import decode_changes
@@ -37,7 +40,7 @@ from support.mysql_scan import bench
 
 @dataclass(frozen=True)
 class Task:
-    """A range of a table's changes, to be read and decoded; travels to a worker."""
+    """A range of a table's changes to read and decode; travels to a worker."""
 
     root: Path
     pieces: list[tuple[str, TablePart]]
@@ -53,7 +56,7 @@ class Task:
 
 
 def capture(database: Database, home: Path, rows: int) -> Task:
-    """Fills the table, captures it, and tells where the changes are."""
+    """Fills the table, captures it, and returns where the changes are."""
     database.execute(TABLE)
     begin = log_end(database)
     captured = Captured.define(home, Upstream(database, begin))
@@ -69,13 +72,13 @@ def capture(database: Database, home: Path, rows: int) -> Task:
 
 
 def halves(whole: Task, count: int) -> list[Task]:
-    """The same changes in so many tasks."""
+    """The same changes in `count` tasks."""
     ends = [whole.upto * i // count for i in range(count + 1)]
     return [replace(whole, after=a, upto=b) for a, b in pairwise(ends)]
 
 
 def rate(rows: int, rounds: int, work: Callable[[], int]) -> float:
-    """Row changes per second, the median of some rounds; a first one is not counted."""
+    """Row changes per second, the median of several rounds; a first one is not counted."""
     seconds = []
     for _ in range(rounds + 1):
         began = time.monotonic()
@@ -85,6 +88,7 @@ def rate(rows: int, rounds: int, work: Callable[[], int]) -> float:
 
 
 def main() -> None:
+    cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers do not need this file
     parser = argparse.ArgumentParser()
     parser.add_argument("--rows", type=int, default=500_000)
     parser.add_argument("--rounds", type=int, default=5)

@@ -17,7 +17,7 @@ from support.mysql import EmbeddedMySQL, MyDatabase
 from support.writer_mysql import numbers
 
 SERVERS: dict[str, type[EmbeddedServer]] = {"mysql": EmbeddedMySQL, "mariadb": EmbeddedMariaDB}
-# Filling is not measured; and no reader waits for the disk of the upstream, so that the readers differ all the more.
+# Filling is not measured; and no reader waits for the upstream's disk, which brings out their differences.
 SETTINGS: dict[str, str | None] = {
     "sync_binlog": "0",
     "innodb_flush_log_at_trx_commit": "2",
@@ -34,7 +34,7 @@ READ_BYTES = 4 << 20
 
 
 class Database(MyDatabase):
-    """The bench's database. Without TLS: neither the driver's cursor nor mysql-replication would use it unasked."""
+    """The benchmark's database, without TLS: neither the driver's cursor nor mysql-replication uses it by default."""
 
     @property
     def options(self) -> dict[str, str]:
@@ -49,14 +49,14 @@ def servers(parser: argparse.ArgumentParser) -> tuple[argparse.Namespace, Iterat
 
 
 def started(names: list[str]) -> Iterator[Database]:
-    """A fresh database on each of these servers in turn; one of several that cannot run is left out, and said so."""
+    """A fresh database on each of these servers in turn; one of several that cannot run is skipped with a message."""
     for name in names:
         try:
             server = SERVERS[name](SETTINGS, database="bench")
         except MachineError as e:
             if len(names) == 1:
                 raise
-            print(f"{name} is left out: {e.message}. {e.hint}", file=sys.stderr)
+            print(f"{name} is skipped: {e.message}. {e.hint}", file=sys.stderr)
             continue
         with server:
             print(f"-- {name} {server.execute('SELECT version()')[0][0]}", flush=True)
@@ -64,7 +64,7 @@ def started(names: list[str]) -> Iterator[Database]:
 
 
 def fill(database: Database, first: int, rows: int, per_transaction: int = 1000) -> None:
-    """Writes rows from the key `first` on."""
+    """Writes rows starting at the key `first`."""
     with database.connect() as connection, connection.cursor() as cursor:
         cursor.execute("SET time_zone = '+00:00'")
         if per_transaction == 1:
@@ -76,8 +76,8 @@ def fill(database: Database, first: int, rows: int, per_transaction: int = 1000)
             cursor.execute(FILL.format(numbers(at, min(at + per_transaction, first + rows) - 1)))
 
 
-def throw_away(session: Session, enough: Callable[[int, memoryview], bool]) -> int:
-    """Reads from a session's socket and does nothing with it, until `enough(bytes so far, what came last)`."""
+def discard(session: Session, enough: Callable[[int, memoryview], bool]) -> int:
+    """Reads from a session's socket and discards everything, until `enough(bytes so far, last block)`."""
     block = memoryview(bytearray(READ_BYTES))
     total = 0
     while True:

@@ -5,13 +5,13 @@
 Each round fills a table of seven columns with N rows in transactions of 1,000 (or of N rows); then every reader reads
 that part of the binlog.
 
-- capture: from the begin of its dump until the last row is durable and published
-- raw: the same dump, bytes thrown away
-- kept: the same dump, its bytes summed by zlib and written as they come, synced every 8 MB by a thread beside:
-  the least that a durable reader must do, without looking at an event
+- capture: from the start of its dump until the last row is durable and published
+- raw: the same dump, bytes discarded
+- kept: the same dump, its bytes checksummed by zlib and written as they arrive, synced every 8 MB by another thread:
+  the least that a durable reader must do, without inspecting an event
 - mysql-replication: its stream reader, rows iterated; it is slow, so it stops after the first rows
 
-Prints row changes per second, the ratios and the capture's largest memory.
+Prints row changes per second, the ratios and the capture's peak memory.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from pymysqlreplication.row_event import WriteRowsEvent
 from headwater.settings.table import DEFAULTS
 from headwater.source.mysql.binlog.position import Position, table_number
 from headwater.source.mysql.client.dump import Start, begin_dump
-from my_home import NAME, TABLE, Database, fill, servers, throw_away
+from my_home import NAME, TABLE, Database, discard, fill, servers
 from support.capture_mysql import log_end
 from support.captured import Captured, Definition
 
@@ -47,7 +47,7 @@ SLOW_ROWS = 200_000  # that mysql-replication reads
 
 @dataclass(frozen=True)
 class Upstream:
-    """The bench's database as `Captured` wants it."""
+    """The benchmark's database as `Captured` expects it."""
 
     database: Database
     began: Position
@@ -66,7 +66,7 @@ class Upstream:
 
 @dataclass(frozen=True)
 class Part:
-    """A part of the binlog, and how many rows there are up to its end."""
+    """A part of the binlog, and the number of rows up to its end."""
 
     database: Database
     begin: Position
@@ -76,20 +76,20 @@ class Part:
 
     @property
     def bytes(self) -> int:
-        assert self.begin.name == self.end.name, "the part goes over two files of the binlog"
+        assert self.begin.name == self.end.name, "the part spans two binlog files"
         return self.end.offset - self.begin.offset
 
 
 @dataclass
 class Captures:
-    """The capture as a contestant: started anew for each part; keeps the largest memory of any."""
+    """The capture as a contestant: restarted for each part; records the peak memory of all."""
 
     captured: Captured
     largest_bytes: int = 0
     cpu_s: float = 0.0
 
     def read(self, part: Part) -> float:
-        """Seconds from the dump's begin to the publication of the last row."""
+        """Seconds from the dump's start to the publication of the last row."""
         c = self.captured
         flows = c.log().count("reading pg after") if (c.home.path / "capture.log").exists() else 0
         process = psutil.Process(c.start().pid)
@@ -111,18 +111,18 @@ class Captures:
 
 
 def ends(part: Part, total: int, last: memoryview) -> bool:
-    """Whether what came last is the part's last event, which tells where it ends; `total` bytes came by then."""
-    # MariaDB leaves out what may be most of its files, the statements' texts
+    """Whether the last block is the part's last event, which tells where it ends, after `total` bytes."""
+    # MariaDB omits what may be most of its files, the statements' texts
     return total > part.bytes // 8 and part.end.offset.to_bytes(4, "little") in bytes(last[-64:])
 
 
 def raw(part: Part) -> float:
-    """Seconds until the last event came."""
+    """Seconds until the last event arrived."""
     session = part.database.endpoint.connect()
     try:
         began = time.monotonic()
         begin_dump(session, SERVER_IDS["raw"], Start(part.begin.name, part.begin.offset))
-        throw_away(session, partial(ends, part))
+        discard(session, partial(ends, part))
         return time.monotonic() - began
     finally:
         session._force_close()
@@ -133,7 +133,7 @@ def kept(part: Part) -> float:
     session = part.database.endpoint.connect()
     blocks = [memoryview(bytearray(DEFAULTS.flush_bytes)) for _ in range(2)]
     try:
-        with tempfile.TemporaryFile(buffering=0) as file, ThreadPoolExecutor(1) as beside:
+        with tempfile.TemporaryFile(buffering=0) as file, ThreadPoolExecutor(1) as syncer:
 
             def keep(block: memoryview) -> None:
                 zlib.crc32(block)
@@ -142,7 +142,7 @@ def kept(part: Part) -> float:
 
             began = time.monotonic()
             begin_dump(session, SERVER_IDS["kept"], Start(part.begin.name, part.begin.offset))
-            total, last, done = 0, False, beside.submit(time.monotonic)
+            total, last, done = 0, False, syncer.submit(time.monotonic)
             while not last:
                 block, size = blocks[0], 0
                 blocks.reverse()
@@ -153,7 +153,7 @@ def kept(part: Part) -> float:
                     last = ends(part, total + size, block[:size])
                 total += size
                 done.result()
-                done = beside.submit(keep, block[:size])
+                done = syncer.submit(keep, block[:size])
             done.result()
             return time.monotonic() - began
     finally:

@@ -3,8 +3,8 @@
     .venv/bin/python bench/my_scan.py [--server mysql|mariadb] [--rows N] [--rounds N] [--jdbc-jar FILE]
 
 A table of seven columns. Headwater and Spark JDBC as in bench/scan.py. Cursor: PyMySQL's SSCursor, rows fetched and
-thrown away. Raw: what a scan of the whole table would select, bytes thrown away. Prints rows per second, medians over
-the rounds, the ratios, and the largest memory of a Python worker.
+discarded. Raw: what a scan of the whole table would select, bytes discarded. Prints rows per second, medians over
+the rounds, the ratios, and the peak memory of a Python worker.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from pymysql.cursors import SSCursor
 
 from headwater.model import Span
 from headwater.source.mysql.catalog.table import describe, selection
-from headwater.source.mysql.scan.read_spans import settle
-from my_home import NAME, TABLE, Database, fill, servers, throw_away
+from headwater.source.mysql.scan.read_spans import configure
+from my_home import NAME, TABLE, Database, discard, fill, servers
 from scan import Race, find_driver, report, run, start_spark
 from support.mysql_scan import bench
 
@@ -37,16 +37,16 @@ def cursor(database: Database) -> None:
 
 
 def raw(race: Race) -> None:
-    """The server's own limit: one stream, nothing done with it."""
+    """The server's own limit: one stream, discarded."""
     table = race.job.table
     endpoint: Any = race.job.reach
     session = endpoint.endpoint.connect()
     try:
-        settle(session, race.job.lock_timeout_s)
+        configure(session, race.job.lock_timeout_s)
         at = describe(session, table)
         columns = ", ".join(selection(table, at).expressions)
         session._execute_command(COMMAND.COM_QUERY, f"SELECT {columns} FROM {at.source} ORDER BY id")
-        throw_away(session, lambda _, last: _ends(bytes(last[-END_BYTES:])))
+        discard(session, lambda _, last: _ends(bytes(last[-END_BYTES:])))
     finally:
         session._force_close()
 
@@ -56,7 +56,7 @@ def _ends(tail: bytes) -> bool:
 
 
 def jdbc_options(database: Database) -> dict[str, str]:
-    """One driver for both servers; rows are fetched all at once, which is its fastest way."""
+    """One driver for both servers; rows are fetched all at once, which is its fastest mode."""
     server = database.server
     settings = "sslMode=DISABLED&allowPublicKeyRetrieval=true&connectionTimeZone=UTC"
     return {

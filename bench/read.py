@@ -2,10 +2,10 @@
 
     .venv/bin/python bench/read.py [--rows N] [--rounds N] [--changes N]
 
-Every round asks in turn: the base by itself (plain Delta), then Headwater's read with each overlay at an index that has
-not been asked before, so netting and handing over are paid each time. 500,000 changes are a run and a tail of 50,000,
+Every round queries in turn: the base by itself (plain Delta), then Headwater's read with each overlay at a new index,
+so netting and handing over are paid each time. 500,000 changes are a run and a tail of 50,000,
 as the server keeps them, and once more a single tail, as during a backfill. Prints medians, the cost over the base, and
-CPU seconds of Spark and this process together, which a busy machine disturbs less than the clock.
+CPU seconds of Spark and this process together, which a busy machine distorts less than the clock.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -42,10 +42,15 @@ from headwater.model import (
     TableState,
     UpstreamType,
 )
-from headwater.relation import base, runs
+from headwater.ownership.lease import Owner, acquire
+from headwater.ownership.names import Name
+from headwater.relation import base
+from headwater.relation.changes import Slice
 from headwater.relation.overlay import Overlays
 from headwater.relation.read import dataframe
+from headwater.relation.runs import RunWriter
 from headwater.relation.schema import key_struct
+from headwater.settings.table import DEFAULTS
 from headwater.storage import LocalStorage, Storage
 
 INT8, TEXT = UpstreamType("int8", 20, ordered=True), UpstreamType("text", 25)
@@ -60,7 +65,7 @@ COLUMNS = (
 )
 KEY = ("id",)
 FILE_ROWS = 200_000
-SPARE = 2_000  # changes after the measured ones, so that each question has an index of its own
+SPARE = 2_000  # changes after the measured ones, so that each query has its own index
 
 
 def rows(ids: np.ndarray) -> pa.Table:  # type: ignore[type-arg]
@@ -79,7 +84,7 @@ def rows(ids: np.ndarray) -> pa.Table:  # type: ignore[type-arg]
 
 
 class Made:
-    """Changes made here instead of decoded: 60 % updates, 25 % inserts, 15 % deletes, over the whole table."""
+    """Changes generated here instead of decoded: 60 % updates, 25 % inserts, 15 % deletes, over the whole table."""
 
     def __init__(self, table_rows: int, count: int) -> None:
         rng = np.random.default_rng(7)
@@ -95,8 +100,16 @@ class Made:
         for name, values in extra.items():
             self.table = self.table.append_column(name, values)
 
-    def changes(self, _relation: RelationInfo, after: int, upto: int) -> pa.Table:
-        return self.table.slice(after, upto - after)
+    def slices(self, _relation: RelationInfo, after: int, upto: int) -> Iterator[Slice]:
+        while True:
+            end = min(after + DEFAULTS.slice_changes, upto)
+            yield Slice(after, end, self.table.slice(after, end - after))
+            after = end
+            if after >= upto:
+                return
+
+    def truncates(self, _relation: RelationInfo, _after: int, _upto: int) -> list[tuple[int, int]]:
+        return []
 
 
 def fill(storage: Storage, relation: RelationInfo, count: int) -> int:
@@ -117,7 +130,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--rows", type=int, default=3_000_000)
     parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--changes", type=int, default=500_000, help="of the largest overlay; another has a tenth")
+    parser.add_argument("--changes", type=int, default=500_000, help="in the largest overlay; another has a tenth")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="headwater-bench-") as folder:
         measure(Path(folder), arguments.rows, arguments.rounds, arguments.changes)
@@ -189,13 +202,15 @@ def reader(
 ) -> Callable[[int], object]:
     """A read with `changes` changes (and a few more each time) after the base."""
     meta = Meta(f"sqlite:///{meta_path}")
-    overlays = Overlays(storage, meta)
-    overlays.tails = made  # type: ignore[assignment]
+    overlays = Overlays(storage, meta, changes=made)  # type: ignore[arg-type]
     layout = Layout(relation.id, version, (CoveredSpan(Span(None, None), 0, 0),), True)
     if changes:
         add_changes(meta, relation, changes)
     if run_to:
-        runs.write(overlays, storage, meta, relation, layout, run_to, limit=0)
+        with meta.write() as c:
+            held = acquire(c, Name.server(), Owner("bench", "read"))
+        assert held is not None
+        RunWriter(storage, meta, made).write(relation, layout, run_to, lambda *_: False, held, limit=0)  # type: ignore
 
     def read(i: int) -> object:
         index = changes + i if changes else 0
@@ -206,7 +221,7 @@ def reader(
 
 
 def add_changes(meta: Meta, relation: RelationInfo, changes: int) -> None:
-    """Says in meta that the log holds these changes, and the spare ones."""
+    """Records in meta that the log holds these changes, and the spare ones."""
     total = changes + SPARE
     part = Part(relation.origin.upstream_id, 1, 0, total, 1, total)
     with meta.write() as c:

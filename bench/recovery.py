@@ -1,9 +1,9 @@
-"""From kill -9 to going on: until a change that is made at the kill is in an epoch, and until a backfill reads on.
+"""Recovery from kill -9: until a change made at the kill is in an epoch, and until a backfill resumes.
 
     .venv/bin/python bench/recovery.py [--rounds N] [--rows N]
 
-The server is a process of its own; it is killed in the middle of a backfill and started at once. Against it: a start of
-a server that ended cleanly.
+The server is a separate process; it is killed in the middle of a backfill and restarted immediately. Compared with the
+start of a server that ended cleanly.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def main() -> None:
             for number in range(2 * given.rounds):
                 how = "killed" if number % 2 else "stopped"
                 before = rows(home)
-                wait_for(lambda: rows(home) > before, "the backfill goes on")  # noqa: B023
+                wait_for(lambda: rows(home) > before, "the backfill continues")  # noqa: B023
                 if how == "killed":
                     lake.kill()
                 else:

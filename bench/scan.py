@@ -1,11 +1,11 @@
-"""Scan into the base against Spark JDBC → Delta and against COPY to nowhere: one run, alternating order.
+"""Scan into the base against Spark JDBC → Delta and against COPY with its output discarded: one run, alternating order.
 
     .venv/bin/python bench/scan.py [--rows N] [--rounds N] [--jdbc-jar FILE]
 
 A table of seven columns on an embedded PostgreSQL 18. Headwater: planning, scans as Spark tasks (as many at once as
-there are cores, as the server runs them) and the Delta commits, into a base made before. Spark JDBC: six partitions of
-the key, fetch size 10,000, appended to such a table. COPY: `psql` reads the binary form and throws it away. Prints rows
-per second, medians over the rounds, the ratios, and the largest memory of a Python worker.
+there are cores, as the server runs them) and the Delta commits, into an existing base. Spark JDBC: six partitions of
+the key, fetch size 10,000, appended to such a table. COPY: `psql` reads the binary form and discards it. Prints rows
+per second, medians over the rounds, the ratios, and the peak memory of a Python worker.
 """
 
 from __future__ import annotations
@@ -36,9 +36,11 @@ from headwater.demo.embedded import EmbeddedPostgres
 from headwater.engine.spark import jobs, machine
 from headwater.engine.spark import session as spark
 from headwater.engine.spark.task import run_task
-from headwater.model import Json, RelationInfo, ScanResult, Span, TableOrigin, TableState
+from headwater.model import RelationInfo, ScanResult, Span, TableOrigin, TableState
 from headwater.relation import base
+from headwater.settings.table import Settings
 from headwater.storage import LocalStorage
+from headwater.stored import Json
 from support.backfill import bench
 
 TABLE = """CREATE TABLE load (id bigint PRIMARY KEY, customer int, ordered timestamptz, amount numeric(12,2),
@@ -47,6 +49,7 @@ FILL = """INSERT INTO load SELECT g, g % 1000, '2024-01-01'::timestamptz + g * i
 g % 5, 'order number ' || g, g % 2 = 0 FROM generate_series(1, {}) g"""
 PARTITIONS = 6
 DRIVER = "org.postgresql_postgresql-42.7.7.jar"
+CLASS_PATH = "spark.driver.extraClassPath"
 
 
 @dataclasses.dataclass
@@ -72,7 +75,7 @@ class Race:
             state=TableState.FILLING,
             error=None,
             base_path=name,
-            base_version=-1,  # not made yet
+            base_version=-1,  # not created yet
         )
         base.create(LocalStorage(self.home), relation)
         return relation
@@ -82,7 +85,7 @@ Contestants = dict[str, Callable[[Race, RelationInfo], None]]
 
 
 class Task:
-    """A scan as it travels to a worker; tells the worker's memory too."""
+    """A scan as it travels to a worker; also returns the worker's memory."""
 
     def __init__(self, job: ScanJob) -> None:
         self.job = job
@@ -127,7 +130,7 @@ def jdbc(race: Race, relation: RelationInfo) -> None:
 
 
 def copy(server: EmbeddedPostgres) -> None:
-    """The server's own limit: one stream, nothing done with it."""
+    """The server's own limit: one stream, discarded."""
     subprocess.run(
         [str(server.bin / "psql"), server.dsn(), "-qc", "COPY load TO STDOUT (FORMAT binary)"],
         check=True,
@@ -137,9 +140,9 @@ def copy(server: EmbeddedPostgres) -> None:
 
 
 def run(race: Race, rounds: int, limits: Contestants) -> dict[str, list[float]]:
-    """Seconds per contestant and round; the order turns with every round, and a first round is not counted.
+    """Seconds per contestant and round; the order rotates every round, and a first round is not counted.
 
-    `limits` are readers that write nothing; Headwater and JDBC are always there.
+    `limits` are readers that write nothing; Headwater and JDBC are always included.
     """
     contestants: Contestants = {"headwater": headwater, **({"jdbc": jdbc} if race.jdbc else {}), **limits}
     names = list(contestants)
@@ -172,7 +175,7 @@ def report(race: Race, seconds: dict[str, list[float]]) -> dict[str, Any]:
 
 
 def find_driver(given: str | None, name: str = DRIVER) -> Path | None:
-    """The JDBC driver: as given, else where `make setup-bench` puts it; without one JDBC is left out."""
+    """The JDBC driver: the given one, or where `make setup-bench` puts it; without one JDBC is skipped."""
     folders = (machine.jars_directory().parent / "bench", machine.jars_directory())
     paths = [Path(given)] if given else [folder / name for folder in folders]
     found = next((p for p in paths if p.exists()), None)
@@ -182,11 +185,10 @@ def find_driver(given: str | None, name: str = DRIVER) -> Path | None:
 
 
 def start_spark(home: Path, driver: Path | None) -> SparkSession:
-    """A session that has the driver, and workers that need not find this file."""
+    """A session that has the driver, with workers that do not need this file."""
     cloudpickle.register_pickle_by_value(sys.modules[__name__])
-    if driver is not None:
-        os.environ["PYSPARK_SUBMIT_ARGS"] = f"--driver-class-path {driver} pyspark-shell"
-    return spark.start(home)
+    path = [*machine.jars(), *([str(driver)] if driver is not None else [])]
+    return spark.start(home, Settings(spark_conf={CLASS_PATH: ":".join(path)}))
 
 
 def main() -> None:
@@ -217,7 +219,7 @@ def main() -> None:
 
 
 class _Database:
-    """The server's own database in the shape of the tests' fixture."""
+    """The server's own database in the form of the tests' fixture."""
 
     def __init__(self, server: EmbeddedPostgres) -> None:
         self.server, self.name = server, server.database

@@ -1,9 +1,9 @@
-"""A `sum` over 3 M rows alone, and while folds run: what a reader pays for upkeep that shares its machine.
+"""A `sum` over 3 M rows alone, and during folds: what a reader pays for upkeep on the same machine.
 
     .venv/bin/python bench/share.py [--rows N] [--rounds N] [--changes N]
 
-The sum reads one base and the folds merge into another, again and again, as the server runs them: in their own pool and
-with their number of tasks. Prints both medians, their ratio, and how many folds ended meanwhile.
+The sum reads one base while folds merge into another, one after the other, as the server runs them: in their own pool
+and with their number of tasks. Prints both medians, their ratio, and how many folds finished meanwhile.
 """
 
 from __future__ import annotations
@@ -24,11 +24,14 @@ from headwater.engine.spark import session as spark
 from headwater.engine.spark.sessions import Sessions
 from headwater.meta.store import Meta
 from headwater.model import CoveredSpan, Layout, RelationInfo, Span, TableOrigin, TableState
+from headwater.ownership.names import Name
+from headwater.ownership.permit import Permit
 from headwater.relation import base, fold
 from headwater.relation.overlay import Overlay, Overlays
 from headwater.storage import LocalStorage, Storage
 from read import COLUMNS, KEY, SPARE, Made, add_changes, fill
 
+PERMIT = Permit(Name.server(), 1)
 WARM = 3  # rounds that warm the JVM up
 
 
@@ -61,8 +64,7 @@ def measure(home: Path, count: int, rounds: int, changes: int) -> None:
     for relation in (read, folded):
         base.create(storage, relation)
         versions.append(fill(storage, relation, count))
-    overlays = Overlays(storage, meta)
-    overlays.tails = Made(count, changes + SPARE)  # type: ignore[assignment]
+    overlays = Overlays(storage, meta, changes=Made(count, changes + SPARE))  # type: ignore[arg-type]
     add_changes(meta, folded, changes)
     layout = Layout(folded.id, versions[1], (CoveredSpan(Span(None, None), 0, 0),), True)
     overlay = overlays.at(folded, layout, changes)
@@ -70,11 +72,11 @@ def measure(home: Path, count: int, rounds: int, changes: int) -> None:
     alone = [ask(sessions, url, versions[0]) for _ in range(WARM + rounds)][WARM:]
     folding = Folding(session, storage, folded, layout, overlay)
     with folding:
-        beside = [ask(sessions, url, versions[0]) for _ in range(rounds)]
-    before, during = statistics.median(alone), statistics.median(beside)
+        contended = [ask(sessions, url, versions[0]) for _ in range(rounds)]
+    before, during = statistics.median(alone), statistics.median(contended)
     load = os.getloadavg()[0]
-    print(f"sum over {count:,} rows: {before:.2f} s alone, {during:.2f} s beside folds: {during / before:.2f} x")
-    print(f"{folding.ended} folds of {changes:,} changes ended meanwhile; the machine's load was {load:.1f}")
+    print(f"sum over {count:,} rows: {before:.2f} s alone, {during:.2f} s during folds: {during / before:.2f} x")
+    print(f"{folding.ended} folds of {changes:,} changes finished meanwhile; the machine's load was {load:.1f}")
     session.stop()
 
 
@@ -117,7 +119,9 @@ class Folding:
                 with jobs.pool(session, "folds"):
                     self._begun.set()
                     version = self.ended + 1
-                    made = fold.fold(session, storage, relation, layout, overlay, "bench-fold", version, settings)
+                    made = fold.fold(
+                        session, storage, relation, layout, overlay, "bench-fold", version, PERMIT, settings
+                    )
                 layout = replace(layout, base_version=made)
                 self.ended += 1
         except BaseException as e:

@@ -1,5 +1,5 @@
 -- A shop's tables, kept fresh in the lake:  headwater run examples/shop.sql
--- The file may be run again and again: a definition that is there already is a no-op.
+-- The file can be run repeatedly: a definition that already exists is a no-op.
 
 CREATE CONNECTION shop WITH (
     type = 'postgres-cdc',
@@ -20,5 +20,5 @@ CREATE TABLE orders (
     order_status smallint
 ) FROM CONNECTION shop;
 
--- everything as the upstream has it
+-- columns, types and key as upstream
 CREATE TABLE shipments FROM CONNECTION shop TABLE 'public.shipments';

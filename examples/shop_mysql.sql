@@ -1,5 +1,5 @@
--- A shop's tables out of MySQL or MariaDB (which is recognised by itself):  headwater run examples/shop_mysql.sql
--- The file may be run again and again: a definition that is there already is a no-op.
+-- A shop's tables from MySQL or MariaDB (detected automatically):  headwater run examples/shop_mysql.sql
+-- The file can be run repeatedly: a definition that already exists is a no-op.
 
 CREATE CONNECTION shop WITH (
     type = 'mysql-cdc',
@@ -20,5 +20,5 @@ CREATE TABLE orders (
     order_status smallint
 ) FROM CONNECTION shop;
 
--- everything as the upstream has it; tinyint(1) is a boolean
+-- columns, types and key as upstream; tinyint(1) is a boolean
 CREATE TABLE shipments FROM CONNECTION shop;

@@ -7,18 +7,18 @@ import os
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-import psycopg
 import pytest
 from hypothesis import settings
 
 from headwater.demo.embedded import EmbeddedPostgres
 from headwater.demo.mariadb import EmbeddedMariaDB, EmbeddedServer
 from headwater.errors import MachineError
-from support import versions
+from support import needs, versions
 from support.mysql import EmbeddedMySQL, MyDatabase
-from support.wait import wait_for
+from support.upstreams.postgres import drop_database
 
 # Short sessions: compiling for peak speed would cost more than it gives back.
 os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
@@ -39,12 +39,16 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 # The long ones first: what comes last fills up whichever worker is free.
-SUITES = ("integration", "faults", "docs", "values", "contract", "unit", "versions")
+TESTS = Path(__file__).parent
+SUITES = ("integration", "faults", "docs", "values", "contract", "unit", "support", "versions")
 OWN_PROCESSES = ("test_benches.py", "test_cluster.py", "test_commands.py")  # of tests/integration: they share no Spark
 
 
+@pytest.hookimpl(tryfirst=True)  # before `-m` chooses
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items.sort(key=lambda i: (SUITES.index(i.path.parent.name), i.path.name in OWN_PROCESSES))
+    for item in items:
+        needs.mark(item)
+    items.sort(key=lambda i: (SUITES.index(i.path.relative_to(TESTS).parts[0]), i.path.name in OWN_PROCESSES))
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -59,6 +63,18 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
             return "spark" if shares_spark else path
 
     return Together(config, log)
+
+
+@pytest.hookimpl(tryfirst=True)  # before its fixtures
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    needs.begin(item)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def held_to_their_markers() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        needs.hold(patch)
+        yield
 
 
 @dataclass(frozen=True)
@@ -87,26 +103,25 @@ def pg() -> Iterator[EmbeddedPostgres]:
 
 @pytest.fixture
 def database(pg: EmbeddedPostgres) -> Iterator[Database]:
+    yield from _database(pg)
+
+
+def _database(server: EmbeddedPostgres) -> Iterator[Database]:
     name = f"test_{next(_numbers)}"
-    pg.execute(f"CREATE DATABASE {name}")
-    yield Database(pg, name)
-    for (slot,) in pg.execute(f"SELECT slot_name FROM pg_replication_slots WHERE database = '{name}'"):
-        pg.execute(f"SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE slot_name = '{slot}'")
-        _drop_slot(pg, slot)
-    pg.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
+    server.execute(f"CREATE DATABASE {name}")
+    yield Database(server, name)
+    drop_database(server, name)
 
 
-def _drop_slot(pg: EmbeddedPostgres, slot: str) -> None:
-    def dropped() -> bool:
-        try:
-            pg.execute(f"SELECT pg_drop_replication_slot('{slot}')")
-        except psycopg.errors.UndefinedObject:
-            return True
-        except psycopg.errors.ObjectInUse:
-            return False
-        return True
+@pytest.fixture(scope="session")
+def pg16() -> Iterator[EmbeddedPostgres]:
+    with EmbeddedPostgres(16) as server:
+        yield server
 
-    wait_for(dropped, f"slot {slot} is free", 20)
+
+@pytest.fixture
+def database16(pg16: EmbeddedPostgres) -> Iterator[Database]:
+    yield from _database(pg16)
 
 
 @pytest.fixture(scope="session")

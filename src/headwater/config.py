@@ -1,4 +1,4 @@
-"""The only reader of the environment, the resolver of secrets, and limits that nobody chooses (see settings/)."""
+"""The only reader of the environment, the resolver of secrets, and limits that are not configurable (see settings/)."""
 
 from __future__ import annotations
 
@@ -11,33 +11,34 @@ from headwater.errors import DefinitionError, MachineError
 
 DEFAULT_HOME = "./headwater-data"
 
-LEASE_S = 15.0  # a stopped owner is replaced after this long
+LEASE_S = 15.0  # a stopped owner is replaced after this time
 MAX_SPANS = 10_000
-SMALL_ROWS = 10_000  # of a small table at once: what the upstream says of a table's size may be old
+SMALL_ROWS = 10_000  # of a small table at once: the upstream's size of a table may be stale
 SCAN_BATCH_BYTES = 8 << 20
 LOCK_TIMEOUT_S = 10.0
 PIN_S = 3600.0
 
 
 def home_from(option: str | None) -> Path:
-    """The home directory: the option, else HEADWATER_HOME, else ./headwater-data."""
+    """The home directory: the option, or HEADWATER_HOME, or ./headwater-data."""
     given = option or os.environ.get("HEADWATER_HOME") or DEFAULT_HOME
-    if "://" in given:  # on an object store Delta's log is safe only with conditional writes, which are not there yet
+    # on an object store Delta's log is safe only with conditional writes, which are not implemented yet
+    if "://" in given:
         raise MachineError(
             "home.unusable",
-            f"a home is a directory on a local disk, which {given} is not",
+            f"a home must be a directory on a local disk, which {given} is not",
             "Choose a local directory with --home DIR or HEADWATER_HOME.",
         )
     return Path(given).absolute()
 
 
 def variables() -> Mapping[str, str]:
-    """The environment, for those settings that it holds (settings/load.py)."""
+    """The environment, for the settings in it (settings/load.py)."""
     return dict(os.environ)
 
 
 def meta_url(home: Path, given: str) -> str:
-    """Where meta lives: what the settings say, else SQLite in the home."""
+    """Where meta is: the configured URL, or SQLite in the home."""
     return Secret(given).resolve() if given else f"sqlite:///{home / 'meta.db'}"
 
 
@@ -52,13 +53,13 @@ def java_command() -> str | None:
 
 
 def crash_point() -> str | None:
-    """The named point at which this process is to be killed; set by fault tests only (see crash.py)."""
+    """The named point at which to kill this process; set only by fault tests (see crash.py)."""
     return os.environ.get("HEADWATER_CRASH")
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Secret:
-    """A password as the user gave it: a value, `env:NAME` or `file:PATH`. Shows itself as stars."""
+    """A password as the user gave it: a value, `env:NAME` or `file:PATH`. Its repr is masked."""
 
     text: str
 
@@ -69,7 +70,7 @@ class Secret:
 
     @property
     def reference(self) -> str | None:
-        """Where the password comes from, if it is not given by value: only then may the text be shown."""
+        """Where the password comes from, unless it is given by value: only then may the text be shown."""
         return self.text if self.text.startswith(("env:", "file:")) else None
 
     def resolve(self) -> str:

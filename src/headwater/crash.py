@@ -1,6 +1,6 @@
-"""Named crash points: places at which a fault test kills the process as `kill -9` would.
+"""Named crash points: places at which a fault test kills the process like `kill -9`.
 
-`HEADWATER_CRASH=name` kills at the first time that the point is reached, `name:N` at the Nth.
+`HEADWATER_CRASH=name` kills the first time the point is reached, `name:N` the Nth time.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections import Counter
 from headwater import config
 
 POINTS: dict[str, str] = {
-    "capture.cut_back": "meta has forgotten a half-captured transaction; its files are still there",
+    "capture.cut_back": "a half-captured transaction is deleted from meta; its files still exist",
     "capture.connected": "the slot is ours and the flow has begun; nothing was received",
     "transaction.half": "a piece of an open transaction is published",
     "segment.torn": "a segment file is half written",
@@ -22,13 +22,14 @@ POINTS: dict[str, str] = {
     "slot.created": "slot and publication exist upstream; meta does not know",
     "publication.altered": "a table is published; nothing of it is planned",
     "plan.half": "some of a table's spans are planned",
-    "scan.half": "a scan has read a part of its span",
+    "scan.half": "a scan has read part of its span",
     "scan.written": "a scan's files are written; meta does not know",
     "scan.recorded": "a scan is in meta; its files are not in the base",
     "cover.decided": "the intent to add a scan's files to the base is in meta",
     "cover.added": "a scan's files are in the base; meta does not know",
     "cover.recorded": "a span is covered",
     "fold.decided": "the intent to fold is in meta; nothing is merged",
+    "fold.given_up": "a fold is given up in the base's log; meta does not know",
     "fold.merged": "a fold is in the base; meta does not know",
     "run.written": "a run is written; meta does not know",
     "segments.merged": "a merged segment is written; meta does not know",
@@ -41,7 +42,7 @@ _reached: Counter[str] = Counter()
 
 
 def here(name: str) -> None:
-    """Dies here if a fault test asked for it; otherwise costs nothing worth measuring."""
+    """Dies here if a fault test asked for it; otherwise costs nothing measurable."""
     assert name in POINTS, f"unknown crash point {name}"
     wanted = config.crash_point()
     if wanted is None:

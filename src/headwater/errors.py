@@ -1,20 +1,20 @@
 """The one error tree.
 
     HeadwaterError
-    ├── InputError          what the user wrote is wrong                          exit 2
-    │   ├── SqlError            a statement or an option that is refused; knows its place
-    │   └── DefinitionError     a definition that cannot stand (name taken, missing table, …)
-    ├── MachineError        the machine lacks something (Java, jars, disk, lock)  exit 3
-    ├── SourceError         an upstream refuses or has lost something             exit 1
-    │   └── PrivilegeError      the user may not do what was asked
-    ├── QueryError          a query that was ended, or whose answer would be old  exit 1
-    ├── DataError           a value or a history that cannot be kept              exit 1
-    ├── JobError            a job failed in a way that nobody has foreseen        exit 1
-    └── FencedError         somebody else owns this job now                       exit 1
+    ├── InputError          what the user wrote is wrong                             exit 2
+    │   ├── SqlError            an invalid statement or option, with its location
+    │   └── DefinitionError     an invalid definition (name taken, missing table, …)
+    ├── MachineError        the machine lacks something (Java, jars, disk, lock)     exit 3
+    ├── SourceError         an upstream refuses something or has lost it             exit 1
+    │   └── PrivilegeError      the user lacks a privilege
+    ├── QueryError          a query was cancelled, or its result would be stale      exit 1
+    ├── DataError           a value that cannot be represented, or missing history   exit 1
+    ├── JobError            a job failed unexpectedly                                exit 1
+    └── FencedError         another owner has this job now                           exit 1
 
-Each carries `code` (stable), `hint` (an imperative sentence) and `retry`, and says itself what it does to the work that
-met it (`stops`). A code has one class, so a stored error comes back as what it was (`restored`). Errors hold no row
-values and no secrets. `docs/errors.md` lists every code of `CODES`; a test holds both together.
+Each carries `code` (stable), `hint` (an imperative sentence) and `retry`, and decides what it does to the work that
+hit it (`stops`). A code has one class, so a stored error comes back as the class it was (`restored`). Errors contain no
+row values and no secrets. `docs/errors.md` lists every code of `CODES`; a test keeps the two in sync.
 """
 
 from __future__ import annotations
@@ -28,23 +28,23 @@ from typing import Self
 
 
 class Retry(StrEnum):
-    """Whether trying again can help."""
+    """Whether a retry can help."""
 
-    AUTO = "auto"  # by itself, with backoff
-    AFTER_FIX = "after fix"  # once the user has done what the hint says
+    AUTO = "auto"  # automatically, with backoff
+    AFTER_FIX = "after fix"  # after the user has done what the hint says
     NEVER = "never"
 
 
 class Scope(IntEnum):
-    """What an error or a piece of work concerns; the wider has the larger number."""
+    """What an error or a piece of work concerns; the wider scope has the larger number."""
 
     TABLE = 1
     CONNECTION = 2
-    OUTSIDE = 3  # this machine, or the upstream's for all who use it
+    OUTSIDE = 3  # this machine, or the upstream's for all its users
 
 
 class HeadwaterError(Exception):
-    """What went wrong, where, and the way out."""
+    """What went wrong, where, and how to fix it."""
 
     exit_status = 1
     default_retry = Retry.AFTER_FIX
@@ -68,36 +68,36 @@ class HeadwaterError(Exception):
         return CODES[self.code].scope or self.default_scope
 
     def stops(self, work: Scope) -> bool:
-        """Whether it stops work of this scope, until somebody sets it going again.
+        """Whether it stops work of this scope until somebody restarts it.
 
-        It does if trying again cannot help and nothing wider than the work is at fault. Otherwise the work is tried
-        again after a pause: a table is not stopped by a wrong password, nor a capture by a full disk.
+        It does if a retry cannot help and nothing wider than the work is at fault. Otherwise the work is retried after
+        a pause: a wrong password does not stop a table, nor a full disk a capture.
         """
         return self.retry is not Retry.AUTO and self.scope <= work
 
     @property
     def needs_resync(self) -> bool:
-        """Whether no other try can help the table that it stopped, after a restart neither."""
+        """Whether no retry can help the table that it stopped, not even after a restart."""
         return CODES[self.code].needs_resync
 
     @property
     def readable_before(self) -> bool:
-        """Whether it is met at some change, and what lies before that change can be read."""
+        """Whether it occurs at some change and everything before that change is readable."""
         return CODES[self.code].readable_before
 
     def reworded(self, message: str = "", hint: str = "") -> Self:
-        """The same error in the words of somebody who knows more about it."""
-        told = copy.copy(self)
-        told.message, told.hint = message or self.message, hint or self.hint
-        told.args = (told.message,)
-        return told
+        """The same error with a more specific message or hint."""
+        copied = copy.copy(self)
+        copied.message, copied.hint = message or self.message, hint or self.hint
+        copied.args = (copied.message,)
+        return copied
 
     def as_dict(self) -> dict[str, str]:
-        """What users are shown of it."""
+        """The part that users see."""
         return {"code": self.code, "message": self.message, "hint": self.hint, "retry": str(self.retry)}
 
     def stored(self) -> dict[str, str]:
-        """All of it, for `restored`."""
+        """The whole error, for `restored`."""
         return self.as_dict()
 
 
@@ -108,9 +108,9 @@ class InputError(HeadwaterError):
 
 
 class SqlError(InputError):
-    """A statement or an option that is refused.
+    """A statement or an option that is invalid.
 
-    `line` and `column` count from 1, or are 0 if nobody knows the place; `text` is the line it stands on.
+    `line` and `column` count from 1, or are 0 if the location is unknown; `text` is the line of the statement.
     """
 
     def __init__(
@@ -142,7 +142,7 @@ class SqlError(InputError):
 
 
 class DefinitionError(InputError):
-    """A definition that cannot stand."""
+    """An invalid definition."""
 
 
 class MachineError(HeadwaterError):
@@ -153,58 +153,58 @@ class MachineError(HeadwaterError):
 
 
 class SourceError(HeadwaterError):
-    """An upstream refuses or has lost something."""
+    """An upstream refuses something or has lost it."""
 
     default_scope = Scope.CONNECTION
 
 
 class PrivilegeError(SourceError):
-    """The upstream's user may not do what was asked."""
+    """The upstream's user lacks a privilege."""
 
 
 class QueryError(HeadwaterError):
-    """A query that was ended before it had an answer, or whose answer would be too old."""
+    """A query that was cancelled, or whose result would be too old."""
 
 
 class DataError(HeadwaterError):
-    """A value or a history that cannot be kept."""
+    """A value that cannot be represented, or missing history."""
 
 
 class JobError(HeadwaterError):
-    """A job failed in a way that nobody has foreseen."""
+    """A job failed unexpectedly."""
 
 
 def unknown_name(kind: str, name: str, names: Sequence[str]) -> DefinitionError:
-    """The error for a name that nothing has, with the nearest one that something has."""
+    """The error for an unknown name, with the nearest known one as the hint."""
     near = difflib.get_close_matches(name.lower(), [n.lower() for n in names], 1, 0.5)
-    hint = f"Did you mean {near[0]}?" if near else f"SHOW {kind.upper()}S lists what there is."
+    hint = f"Did you mean {near[0]}?" if near else f"SHOW {kind.upper()}S lists all of them."
     return DefinitionError("name.unknown", f"there is no {kind} {name}", hint)
 
 
 def base_damaged(what: str) -> DataError:
-    """The error for a base whose files are not as we left them."""
-    hint = "RESYNC TABLE reads it again; let nothing else write to or VACUUM a base."
+    """The error for a base whose files were changed or removed by something else."""
+    hint = "RESYNC TABLE reads it again; make sure nothing else writes to or VACUUMs a base."
     return DataError("data.base_damaged", what, hint)
 
 
 class FencedError(HeadwaterError):
-    """Somebody else owns this job now; this owner must stop."""
+    """Another owner has this job now; this one must stop."""
 
     default_retry = Retry.NEVER
 
 
 class StaleWarning(UserWarning):
-    """An answer is older than its reader may think; the text says by how much and why."""
+    """A result is older than its reader may assume; the text says by how much and why."""
 
 
 class IncompleteWarning(UserWarning):
-    """A table does not show everything that its upstream has; the text says what is missing and why."""
+    """A table does not show everything its upstream has; the text says what is missing and why."""
 
 
 def restored(value: Mapping[str, str]) -> HeadwaterError:
-    """The error that `stored` gave, however old it is; what else the mapping holds is somebody else's."""
+    """The error that `stored` returned, even by an older version; other keys of the mapping are ignored."""
     code, message, hint = value["code"], value["message"], value.get("hint", "")
-    if code not in CODES:  # another version's
+    if code not in CODES:  # from another version
         code, message = "job.failed", f"{message} ({code})"
     kind = CODES[code].kind
     if issubclass(kind, SqlError):
@@ -215,7 +215,7 @@ def restored(value: Mapping[str, str]) -> HeadwaterError:
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """The class of the errors with a code, what they mean, and what is not as usual for that class."""
+    """The class of a code's errors, their meaning, and how they differ from the class's defaults."""
 
     kind: type[HeadwaterError]
     meaning: str
@@ -226,16 +226,16 @@ class Code:
 
 # docs/errors.md is checked against it
 CODES: dict[str, Code] = {
-    # what the user wrote
+    # input
     "input.usage": Code(InputError, "The command line is wrong."),
     "input.file": Code(InputError, "A given file cannot be read."),
     "settings.file": Code(InputError, "The settings file cannot be read."),
-    "settings.unknown": Code(InputError, "A setting has no such name."),
+    "settings.unknown": Code(InputError, "There is no such setting."),
     "settings.value": Code(InputError, "A setting's value is not allowed."),
-    "sql.syntax": Code(SqlError, "The statement cannot be read."),
-    "sql.unsupported": Code(SqlError, "Headwater does not run this kind of statement."),
+    "sql.syntax": Code(SqlError, "The statement cannot be parsed."),
+    "sql.unsupported": Code(SqlError, "This kind of statement is not supported."),
     "sql.query": Code(SqlError, "Spark refused the query."),
-    "sql.unknown_option": Code(SqlError, "An option has no such name."),
+    "sql.unknown_option": Code(SqlError, "There is no such option."),
     "sql.bad_option": Code(SqlError, "An option's value is not allowed."),
     "sql.missing_option": Code(SqlError, "A required option is not given."),
     "name.taken": Code(DefinitionError, "Another definition already has this name."),
@@ -256,21 +256,21 @@ CODES: dict[str, Code] = {
     "table.cascade": Code(DefinitionError, "Foreign keys change the upstream table without log events."),
     "table.no_history": Code(DefinitionError, "The table cannot be followed without reading its history."),
     "table.filter": Code(DefinitionError, "The table's filter cannot be used."),
-    "backfill.none": Code(DefinitionError, "There is no backfill that could be paused, resumed or cancelled."),
+    "backfill.none": Code(DefinitionError, "There is no backfill to pause, resume or cancel."),
     "secret.missing": Code(DefinitionError, "A password reference cannot be resolved."),
     # the machine
     "home.missing": Code(MachineError, "There is no home in the directory."),
-    "home.newer": Code(MachineError, "The home directory belongs to a newer Headwater."),
-    "home.locked": Code(MachineError, "Another server runs on this home."),
+    "home.newer": Code(MachineError, "The home was written by a newer version of Headwater."),
+    "home.locked": Code(MachineError, "Another server is running on this home."),
     "home.unusable": Code(MachineError, "The home directory cannot be used."),
     "home.disk_full": Code(MachineError, "There is no space left for the home."),
     "spark.no_java": Code(MachineError, "There is no Java to run Spark on."),
     "spark.no_jars": Code(MachineError, "Delta's jars are not installed."),
-    "spark.failed": Code(MachineError, "Spark did not start, has stopped, or failed at a query."),
+    "spark.failed": Code(MachineError, "Spark did not start, has stopped, or failed to run a query."),
     "spark.session": Code(MachineError, "The given Spark session lacks something."),
     "server.unreachable": Code(MachineError, "The running server does not answer."),
     "server.port": Code(MachineError, "The port for metrics cannot be used."),
-    "server.none": Code(MachineError, "No server runs on this home, and this needs one."),
+    "server.none": Code(MachineError, "This needs a running server, and the home has none."),
     "demo.server": Code(MachineError, "A database server for the demo cannot run on this machine."),
     "meta.busy": Code(MachineError, "The meta database did not answer in time."),
     "meta.unreachable": Code(MachineError, "The meta database cannot be reached."),
@@ -292,19 +292,19 @@ CODES: dict[str, Code] = {
     ),
     "source.slot_busy": Code(SourceError, "Another process reads the replication slot."),
     "source.slot_missing": Code(SourceError, "The replication slot is gone."),
-    "source.slot_lost": Code(SourceError, "The upstream has thrown away log that we need."),
+    "source.slot_lost": Code(SourceError, "The upstream has discarded log that we need."),
     "source.slot_moved": Code(SourceError, "Somebody else advanced the replication slot."),
-    "source.replaced": Code(SourceError, "Another server answers under the same address."),
+    "source.replaced": Code(SourceError, "Another server answers at the same address."),
     "source.standby": Code(SourceError, "The upstream is a standby."),
     "source.disconnected": Code(SourceError, "The connection to the upstream broke."),
     "source.lock_timeout": Code(SourceError, "A table stayed locked for too long.", Scope.TABLE),
     "source.failed": Code(SourceError, "The upstream reported an error.", Scope.TABLE),
     # queries
-    "query.cancelled": Code(QueryError, "The query was ended before it had an answer."),
-    "query.timeout": Code(QueryError, "The query ran for longer than it was given."),
+    "query.cancelled": Code(QueryError, "The query was cancelled before it returned a result."),
+    "query.timeout": Code(QueryError, "The query exceeded its timeout."),
     "query.stale": Code(QueryError, "The tables are further behind their upstream than was allowed."),
     # data
-    "data.key_value": Code(DataError, "A key holds a value that the lake cannot keep."),
+    "data.key_value": Code(DataError, "A key holds a value that the lake cannot represent."),
     "data.log_damaged": Code(DataError, "A change or a value has a form that the upstream never sends."),
     "data.schema_changed": Code(
         DataError, "The upstream table changed in a way that cannot be followed yet.", readable_before=True
@@ -318,9 +318,10 @@ CODES: dict[str, Code] = {
     "data.history_missing": Code(
         DataError, "Changes that the table needs are no longer in the changelog.", needs_resync=True
     ),
-    "data.base_damaged": Code(DataError, "Files of a base are missing or were changed from outside."),
-    "sql.refused": Code(HeadwaterError, "Some statements of a file could not be carried out; the others were."),
+    "data.base_damaged": Code(DataError, "Files of a base are missing or were changed by something else."),
+    "sql.refused": Code(HeadwaterError, "Some statements of a file failed; the others were executed."),
     "data.differs": Code(DataError, "The lake differs from the upstream."),
     "job.fenced": Code(FencedError, "Another owner has taken over the job."),
+    "changelog.ahead": Code(JobError, "A capture is waiting because its changelog is too far ahead of the tables."),
     "job.failed": Code(JobError, "A background job failed unexpectedly."),
 }

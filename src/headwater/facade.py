@@ -1,4 +1,4 @@
-"""A home in the hands of a program: `headwater.open(home)`."""
+"""A home as a program uses it: `headwater.open(home)`."""
 
 from __future__ import annotations
 
@@ -49,11 +49,11 @@ def open_home(
     config: str | Path | None = None,
     settings: Mapping[str, str] | None = None,
 ) -> Headwater:
-    """Opens a home (default: HEADWATER_HOME, else ./headwater-data).
+    """Opens a home (default: HEADWATER_HOME, or ./headwater-data).
 
-    Where there is none, `run`, `running` and CREATE CONNECTION create it; anything else is an error (`home.missing`). A
-    session given as `spark` must have Delta's extension and catalog; otherwise one is started when it is needed.
-    `settings` (`{"fold.age": "10min"}`) win over the environment and over the file: `config`, else the home's.
+    If there is none, `run`, `running` and CREATE CONNECTION create it; anything else raises `home.missing`. A
+    session passed as `spark` must have Delta's extension and catalog; otherwise one is started when it is needed.
+    `settings` (`{"fold.age": "10min"}`) override the environment and the file: `config`, or the home's.
     """
     given = Given(None if config is None else str(config), settings or {})
     return Headwater(home_from(None if home is None else str(home)), spark, given)
@@ -62,8 +62,8 @@ def open_home(
 class Headwater:
     """An open home. Use as a context manager, or call `close()`.
 
-    `sql` and `table` answer at the newest epoch, whether a server runs or not; `run` is the server. `on_notice` is
-    called with what the user should know of the home: that it was created, that it was open to other users.
+    `sql` and `table` read at the newest epoch, whether a server runs or not; `run` is the server. `on_notice` is
+    called with what the user should know about the home: that it was created, that it was open to other users.
     """
 
     def __init__(self, home: Path, session: SparkSession | None = None, given: Given = NOTHING) -> None:
@@ -86,18 +86,18 @@ class Headwater:
         timeout_s: float | None = None,
         max_age_s: float | None = None,
     ) -> list[Result]:
-        """Runs statements; one result each. Definitions reach a server that runs elsewhere through its socket.
+        """Runs statements; one result each. Definitions reach a server in another process through its socket.
 
-        A query is cancelled after `timeout_s`, by KeyboardInterrupt, or by CANCEL QUERY. With `require_complete` one
-        over tables that are still being filled is an error. A result whose tables are behind their upstream says so in
-        `behind` and by a `StaleWarning`; if they are further behind than `max_age_s`, it is an error instead.
+        A query is cancelled after `timeout_s`, by KeyboardInterrupt, or by CANCEL QUERY. With `require_complete` a
+        query over tables that are still being filled is an error. If a result's tables are behind their upstream, its
+        `behind` and a `StaleWarning` say so; if they are further behind than `max_age_s`, it is an error instead.
         """
         results = self.ask(text, Wanted(require_complete, timeout_s, max_age_s))
         _warn(b for r in results for b in r.behind)
         return results
 
     def ask(self, text: str, wanted: Wanted = AS_IT_IS) -> list[Result]:
-        """As `sql`, for callers who tell their own users what is behind: commands, and the server at its socket."""
+        """Like `sql`, for callers that report stale tables themselves: commands, and the server at its socket."""
         other = None if self._server else remote.find(self.home)
         if other is not None:
             return other.ask(text, wanted)
@@ -106,9 +106,9 @@ class Headwater:
         return self._executor().run(text, wanted)
 
     def table(self, name: str) -> DataFrame:
-        """A table at the newest epoch as a Spark DataFrame; what it needs is kept for an hour, or until `close()`.
+        """A table at the newest epoch as a Spark DataFrame; its files are kept for an hour, or until `close()`.
 
-        A `StaleWarning` says so if the table is behind its upstream, an `IncompleteWarning` if not all of it is shown.
+        Issues a `StaleWarning` if the table is behind its upstream, an `IncompleteWarning` if not all of it is shown.
         """
         frame, found, missing = self._read().frame(name)
         for text in missing:
@@ -127,14 +127,13 @@ class Headwater:
         metrics_port: int = 0,
         until: str = "",
     ) -> None:
-        """Carries out the definitions that can be carried out and keeps the tables fresh until KeyboardInterrupt.
+        """Executes the definitions that it can and keeps the tables fresh until KeyboardInterrupt.
 
-        What was refused is told by `refused()`, and tried again where that can help; what is left at the end is raised.
-        Where nothing at all is defined, that is at once.
-        With `once` it returns when every table has caught up with the upstream as it was when all were defined, and
-        folds before it does (unless `fold` is False); what failed is raised once all others are there. With `until`, a
-        position or a time, nothing that committed after it is taken in, and it returns when that place is reached.
-        `metrics_port`: see `running`.
+        Failed definitions are returned by `refused()`, and retried if that can help; remaining failures are raised at
+        the end, or immediately if nothing at all is defined. With `once` it returns when every table has caught up with
+        the upstream as it was when all were defined, and folds first (unless `fold` is False); failures are raised once
+        all other tables are there. With `until`, a position or a time, nothing that committed after it is included, and
+        it returns when that point is reached. `metrics_port`: see `running`.
         """
         from headwater.sql.apply import Definitions
 
@@ -167,19 +166,19 @@ class Headwater:
             raise refused
 
     def require(self, text: str) -> None:
-        """An error unless a home is there or the text makes one: with nothing to catch up, the name is mistyped."""
+        """Raises unless a home exists or the text creates one: with nothing to catch up on, the name is mistyped."""
         if not text.strip() and not is_home(self.home):
             raise missing_home(self.home)
 
     def refused(self) -> HeadwaterError | None:
-        """What of the last `run`'s text was not carried out, with reasons and ways out; None if everything was."""
+        """The statements of the last `run`'s text that failed, with reasons and hints; None if none did."""
         return None if self._definitions is None else self._definitions.error()
 
     @contextlib.contextmanager
     def running(self, *, metrics_port: int = 0, until: str = "") -> Iterator[Self]:
         """Runs the server inside the block; commands and other programs reach it through the home's socket.
 
-        With a `metrics_port` it serves its metrics at http://127.0.0.1:PORT/metrics, too.
+        With a `metrics_port` it also serves its metrics at http://127.0.0.1:PORT/metrics.
         """
         from headwater.capture.until import Until
         from headwater.observe.endpoint import observed
@@ -223,12 +222,12 @@ class Headwater:
         return verify_tables(home, self._read(), table)
 
     def status(self) -> Status:
-        """Where the home stands, from meta alone."""
+        """The state of the home, from meta alone."""
         other = None if self._server else remote.find(self.home)
         return other.status() if other else status_of(self._home, self._server)
 
     def settings(self) -> list[Line]:
-        """What is in force: in the server that runs, else what a start would find."""
+        """The settings in force: the running server's, or those that a start would use."""
         other = None if self._server else remote.find(self.home)
         if other is not None:
             return other.settings()
@@ -244,7 +243,7 @@ class Headwater:
             self._server.folds.fold(relation.id)
 
     def close(self) -> None:
-        """Ends queries that still run, releases pins and ends the Spark that was started here."""
+        """Cancels running queries, releases pins and stops the Spark that was started here."""
         if self._opened is not None:
             self._opened.live.queries.cancel_all()
         if self._reader is not None:
@@ -308,17 +307,17 @@ class Headwater:
             return self._reader
 
     def _session(self) -> SparkSession:
-        """A Spark of our own, started at the first question that needs it."""
+        """Our own Spark, started by the first query that needs it."""
         from headwater.engine.spark import session as spark
 
         if self._given is not None:
             return spark.check_session(self._given)
         if self._own is None:
-            self._own = spark.start(self.home, self._home.settings)
+            self._own = spark.start(self.home, self._home.settings, self._home.storage)
         return self._own
 
     def _is_empty(self) -> bool:
-        """Nothing is defined, so there is nothing to run."""
+        """Whether nothing is defined, so there is nothing to run."""
         with self._home.meta.read() as c:
             return not connections.all(c)
 
@@ -336,7 +335,7 @@ class Headwater:
         self._watch(progress, caught_up)
 
     def _has_reached(self, targets: dict[int, str]) -> bool:
-        """Whether everything that can go on is where it should be; what failed holds up nobody else."""
+        """Whether everything that can make progress is where it should be; a failure holds up nothing else."""
         with self._home.meta.read() as c:
             going = {x.id: x for x in connections.all(c) if not (x.state is ConnectionState.FAILED and x.error)}
             states = [r for r in relations.all(c) if r.origin.connection_id in going]
@@ -345,7 +344,7 @@ class Headwater:
         return all(r.state is TableState.LIVE or (r.state is TableState.FAILED and r.error) for r in states)
 
     def _raise_failures(self) -> None:
-        """Raises what a connection or a table failed with, if any did, and what was refused with it."""
+        """Raises the errors of failed connections, tables and definitions, if any."""
         with self._home.meta.read() as c:
             known = [(x.name, x.state is ConnectionState.FAILED, x.error) for x in connections.all(c)]
             known += [(r.name, r.state is TableState.FAILED, r.error) for r in relations.all(c)]
@@ -355,7 +354,7 @@ class Headwater:
             raise failed[0][1] if refused is None else refused
 
     def _has_reached_end(self) -> bool:
-        """Every capture is at the end that was asked for, and what it took in is in an epoch."""
+        """Whether every capture is at the requested end, and everything it captured is in an epoch."""
         server = self._server
         assert server is not None
         with self._home.meta.read() as c:
@@ -384,7 +383,7 @@ class Headwater:
                 finished = done()
                 if progress is not None:
                     progress(list(status_of(self._home, server).tables))
-            except MachineError:  # meta does not answer: whoever works with it says so, and tries again
+            except MachineError:  # meta does not answer: its users report that and retry
                 finished = False
             if finished:
                 return
@@ -392,7 +391,7 @@ class Headwater:
 
 
 def _makes_connection(text: str) -> bool:
-    """Without a connection a home holds nothing, so only this statement is reason enough to make one."""
+    """Whether the text creates a connection: without one a home holds nothing, so only that creates a home."""
     from headwater.sql.parse import parse
     from headwater.sql.statements import CreateConnection
 
@@ -400,7 +399,7 @@ def _makes_connection(text: str) -> bool:
 
 
 def _warn(found: Iterable[Behind]) -> None:
-    """Tells the caller of `sql` or `table` which of the connections it read are behind, each once."""
+    """Warns the caller of `sql` or `table` about each stale connection that it read, once."""
     for text in sorted({str(b) for b in found}):
         warnings.warn(text, StaleWarning, stacklevel=3)
 

@@ -1,7 +1,7 @@
-"""Kernels: functions that are compiled for given signatures, once per machine, and run without the GIL.
+"""Kernels: functions compiled for given signatures, once per machine, that run without the GIL.
 
-The code is kept on disk. Whether it is still the source's Numba would tell by the function's own file alone, but a
-kernel has others, and constants, of its stage and its kind of database compiled into it: here they all count.
+The code is cached on disk. Numba would check only the function's own file for changes, but a kernel has others, and
+constants, of its stage and its kind of database compiled into it: here they all count.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def kernel(*signatures: object, inline: str = "never") -> Callable[[F], F]:
 
 @lru_cache
 def stamp(folder: Path) -> str:
-    """What the code of a folder's functions is made from."""
+    """A fingerprint of everything that a folder's kernels are compiled from."""
     parts = folder.relative_to(PACKAGE).parts
     stage, kind = PACKAGE / parts[0], PACKAGE.joinpath(*parts[:2])
     files = {*stage.glob("*.py"), *kind.rglob("*.py")}
@@ -56,11 +56,11 @@ class _Given(_Stamped, caching.UserProvidedCacheLocator):  # type: ignore[misc]
 
 
 class _Beside(_Stamped, caching.InTreeCacheLocator):  # type: ignore[misc]
-    """Beside the source."""
+    """Next to the source."""
 
 
 class _AtHome(_Stamped, caching.UserWideCacheLocator):  # type: ignore[misc]
-    """In the user's own cache, where the source cannot be written."""
+    """In the user's own cache, if the source's folder is not writable."""
 
 
 caching.CacheImpl._locator_classes[:0] = [_Given, _Beside, _AtHome]

@@ -2,43 +2,41 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
-from functools import lru_cache
 from typing import Any
 
 
 class Op(IntEnum):
-    """What a change does to a row; the number is what segments and runs store."""
+    """What a change does to a row; segments and runs store the number."""
 
     INSERT = 1
     UPDATE = 2
     DELETE = 3
     TRUNCATE = 4
-    BREAK = 5  # something happened to the table that the log does not tell in rows
+    BREAK = 5  # something happened to the table that the log does not express in rows
 
 
 class TableState(StrEnum):
-    """Where a table stands. Set by the server only; shown under the same word everywhere."""
+    """The state of a table. Set by the server only; shown under the same word everywhere."""
 
-    DEFINED = "defined"  # stored; no server has begun it
+    DEFINED = "defined"  # stored; no server has started on it
     WAITING = "waiting"  # Begin: waits for transactions older than the publication
     FILLING = "filling"  # spans are being scanned
     LIVE = "live"  # every span is covered
-    FAILED = "failed"  # stopped with an error; other tables go on
+    FAILED = "failed"  # stopped with an error; other tables continue
 
 
 class Control(StrEnum):
-    """What the user has said of a table's backfill."""
+    """What the user has requested for a table's backfill."""
 
     RUN = ""
-    PAUSED = "paused"  # no scan begins until RESUME BACKFILL
-    CANCELLED = "cancelled"  # what was not read by then is not read; changes go on
+    PAUSED = "paused"  # no scan starts until RESUME BACKFILL
+    CANCELLED = "cancelled"  # what was not read by then stays unread; changes continue
 
 
 class ConnectionState(StrEnum):
-    """Where a connection stands. Set by the capture (running, failed) and the server (the rest)."""
+    """The state of a connection. Set by the capture (running, failed) and the server (the rest)."""
 
     DEFINED = "defined"
     RUNNING = "running"
@@ -47,7 +45,7 @@ class ConnectionState(StrEnum):
 
 
 class SpanState(StrEnum):
-    """The life of a span, in order (DESIGN: pending → scanning → scanned → covered → settled)."""
+    """The lifecycle of a span, in order: pending → scanning → scanned → covered → settled."""
 
     PENDING = "pending"
     SCANNING = "scanning"
@@ -65,11 +63,11 @@ class Delivery(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class UpstreamType:
-    """A column's type as the upstream names it, domains resolved to what they stand on.
+    """A column's type as the upstream names it, with domains resolved to their base types.
 
     `name` is the upstream's own name for the type in its `dialect` (whose decoder reads it). `oid` and `modifier` are
-    what the log says for the column. `ordered` says that the database orders such values as the lake does, so spans
-    can be told apart outside it; `textual`, that it still does when they are kept as text.
+    the log's for the column. `ordered` means that the database orders such values like the lake does, so spans
+    can be told apart outside it; `textual`, that it still does if they are stored as text.
     """
 
     name: str
@@ -82,18 +80,18 @@ class UpstreamType:
     dimensions: int = 0  # of an array, as declared; above 1 it stays text
     dialect: str = ""
     textual: bool = False
-    stored_aside: bool = True  # may be kept outside its row, and an update that leaves it alone may not carry it
+    stored_aside: bool = True  # may be stored outside its row, and an update that leaves it unchanged may omit it
     unsigned: bool = False
     charset: str = ""
-    labels: tuple[str, ...] = ()  # of an enumeration, in its order
-    collation: str = field(default="", compare=False)  # of a text, where it alone tells its order; '': unknown, or none
-    place: int = field(default=0, compare=False)  # the column's number, which outlives its name; 0: it has none
-    unique: bool = field(default=False, compare=False)  # of a key that rests on a unique index, not on the primary key
+    labels: tuple[str, ...] = ()  # of an enum, in its order
+    collation: str = field(default="", compare=False)  # of a text whose order depends on it; '': unknown, or none
+    place: int = field(default=0, compare=False)  # the column's number, which survives a rename; 0: it has none
+    unique: bool = field(default=False, compare=False)  # of a key that is a unique index, not the primary key
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a relation: its lake type (Spark DDL in capitals) and what it comes from."""
+    """A column of a relation: its lake type (Spark DDL in upper case) and its upstream type."""
 
     name: str
     lake_type: str
@@ -102,15 +100,15 @@ class Column:
 
     @property
     def ordered(self) -> bool:
-        """Lake values compare as the database compares its own: a number or a date declared STRING no longer does."""
+        """Whether lake values compare like the database's: a number or a date declared STRING no longer does."""
         return self.upstream.ordered and (self.lake_type != "STRING" or self.upstream.textual)
 
 
 @dataclass(frozen=True, slots=True)
 class Test:
-    """Of a filter: one column against constants. `op` is a comparison, `in`, or `null` (is it NULL)."""
+    """Part of a filter: one column against constants. `op` is a comparison, `in`, or `null` (is it NULL)."""
 
-    __test__ = False  # no test class, whatever pytest thinks of the name
+    __test__ = False  # not a test class, whatever pytest makes of the name
 
     column: str
     op: str
@@ -119,7 +117,7 @@ class Test:
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """Of a filter: `and`, `or` or `not` of conditions."""
+    """Part of a filter: `and`, `or` or `not` of conditions."""
 
     word: str
     parts: tuple[Condition, ...]
@@ -148,19 +146,24 @@ class Span:
         return self.hi is not None and self.hi == after.lo
 
 
+FIRST_SCHEMA = 1  # the version of a relation's columns as they were defined
+
+
 @dataclass(frozen=True, slots=True)
 class CoveredSpan:
-    """A span that a reader may see, with where its overlay begins.
+    """A span that a reader may see, and where its overlay begins.
 
     A change to a key of the span counts iff its index is above `log_index` and at least one of `saw` did not see its
     transaction; `saw` is empty once the span is settled (or the delivery is at-least-once): then every change counts.
-    `saw` has several entries only where keys cannot be ordered outside the database.
+    `saw` has several entries only if keys cannot be ordered outside the database. Indexes are those of one
+    connection's changelog: a span comes from one upstream table.
     """
 
     span: Span
     log_index: int
     cover_index: int
     saw: tuple[str, ...] = ()
+    connection_id: int = 0  # 0: the relation's only one
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,27 +171,37 @@ class Layout:
     """What a base version holds: one immutable value, written with an epoch.
 
     `spans` are the covered spans in key order; a key in none of them is hidden. `complete` = they are the whole table.
+    The base is written in `schema_version` of the relation's columns.
     """
 
     relation_id: int
     base_version: int
     spans: tuple[CoveredSpan, ...]
     complete: bool
+    schema_version: int = FIRST_SCHEMA
 
     @property
-    def log_index(self) -> int:
-        """The index after which the overlay of the layout begins."""
-        return min((s.log_index for s in self.spans), default=0)
+    def indexes(self) -> dict[int, int]:
+        """What the base holds: per connection the index after which its changes are in the overlay."""
+        found: dict[int, int] = {}
+        for s in self.spans:
+            found[s.connection_id] = min(s.log_index, found.get(s.connection_id, s.log_index))
+        return found
+
+    def index_for(self, relation: RelationInfo) -> int:
+        """The index after which the overlay of the relation begins."""
+        return self.indexes.get(relation.origin.connection_id, self.indexes.get(0, 0))
 
     @property
     def settled(self) -> bool:
-        """Every change after `log_index` counts, whatever its key."""
-        return self.complete and all(not s.saw and s.log_index == self.log_index for s in self.spans)
+        """Whether every change after the start of the overlay counts, whatever its key."""
+        begins = self.indexes
+        return self.complete and all(not s.saw and s.log_index == begins[s.connection_id] for s in self.spans)
 
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """What an epoch says of one connection: the last index it holds and the upstream position that it reached."""
+    """An epoch's entry for one connection: the last index it holds and the upstream position it reached."""
 
     connection_id: int
     index: int
@@ -226,16 +239,16 @@ class LogColumn:
 
 @dataclass(frozen=True, slots=True)
 class SchemaVersion:
-    """How the log wrote rows of one upstream table from `from_index` on."""
+    """How the log wrote rows of one upstream table, starting at `from_index`."""
 
     id: int
     upstream_id: int
     from_index: int
     schema: str
     table: str
-    identity: str  # what the log carries of a row's old form
+    identity: str  # what the log has of a row's old version
     columns: tuple[LogColumn, ...]
-    broken: str = ""  # what happened to the table there that the log does not tell in rows
+    broken: str = ""  # what happened to the table there that the log does not express in rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,7 +266,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """A published run of a changelog. `path` is relative to the home; `txn_*` are over the changes in it."""
+    """A published run of a changelog. `path` is relative to the home; `txn_*` cover the changes in it."""
 
     connection_id: int
     first_index: int
@@ -268,7 +281,7 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class ConnectionInfo:
-    """A connection as meta knows it. `options` never holds a secret's value; see config.Secret."""
+    """A connection as stored in meta. `options` never holds a secret's value; see config.Secret."""
 
     id: int
     name: str
@@ -276,11 +289,11 @@ class ConnectionInfo:
     options: dict[str, str]
     state: ConnectionState
     error: dict[str, str] | None
-    identity: dict[str, str]  # what makes the server itself: system identifier, timeline
+    identity: dict[str, str]  # what identifies the server: system identifier, timeline
     last_index: int
     committed_index: int
     resume_position: str  # end of the last durable commit
-    position: str  # published progress, idle progress included
+    position: str  # published progress, including idle progress
     last_txn: int
 
 
@@ -291,7 +304,7 @@ class TableOrigin:
     connection_id: int
     schema: str
     table: str
-    upstream_id: int  # the upstream's own number of the table
+    upstream_id: int  # the upstream's own number for the table
     begin_index: int = 0  # changes at or below it concern no span of the relation
 
     @property
@@ -301,12 +314,12 @@ class TableOrigin:
 
 @dataclass(frozen=True, slots=True)
 class RelationInfo:
-    """A table (later also a view) as meta knows it. Only who follows or reads an upstream looks at the `origin`."""
+    """A table (later also a view) as stored in meta. Only code that follows or reads an upstream uses the `origin`."""
 
     id: int
     name: str
     origin: TableOrigin
-    columns: tuple[Column, ...]
+    columns: tuple[Column, ...]  # as they are in `schema_version`
     key: tuple[str, ...]
     options: dict[str, str]
     state: TableState
@@ -315,7 +328,8 @@ class RelationInfo:
     base_version: int
     control: Control = Control.RUN
     block: int = 0  # tables of one BEGIN … COMMIT become readable together; 0 once they are
-    replaces: int = 0  # the relation whose place this one takes when it is complete (RESYNC TABLE)
+    replaces: int = 0  # the relation that this one replaces when it is complete (RESYNC TABLE)
+    schema_version: int = FIRST_SCHEMA
 
     @property
     def key_columns(self) -> tuple[Column, ...]:
@@ -324,35 +338,35 @@ class RelationInfo:
 
     @property
     def ordered(self) -> bool:
-        """Keys compare outside the database as inside it, so covered spans are readable before the last one."""
+        """Whether keys compare the same outside the database: covered spans are then readable before the last one."""
         return all(c.ordered for c in self.key_columns)
 
     @property
     def shown_state(self) -> str:
-        """Where it stands, in the word that every screen uses."""
+        """Its state, in the word that every screen uses."""
         unfinished = (TableState.DEFINED, TableState.WAITING, TableState.FILLING)
         return str(self.control if self.control is Control.PAUSED and self.state in unfinished else self.state)
 
     @property
     def failed_at(self) -> float | None:
-        """When it has stopped, in seconds since 1970; None if it has not."""
+        """When it stopped, in seconds since 1970; None if it has not."""
         at = (self.error or {}).get("at")
         return None if at is None or self.state is not TableState.FAILED else float(at)
 
     @property
     def stopped_at(self) -> int | None:
-        """The index up to which a table that has stopped is in its base whole: it reads and needs no later change."""
+        """The index up to which a stopped table is complete in its base: it reads and needs no later change."""
         at = (self.error or {}).get("stopped_at")
         return None if at is None or self.state is not TableState.FAILED else int(at)
 
     @property
     def history_missing(self) -> bool:
-        """It has stopped, and changes that it would need to go on are no longer kept for it."""
+        """Whether it has stopped, and changes that it would need to continue are no longer kept for it."""
         return self.state is TableState.FAILED and (self.error or {}).get("code") == "data.history_missing"
 
     @property
     def whole(self) -> bool:
-        """Its history is read: a complete table holds every row of the upstream."""
+        """Whether its history is read: a complete table then holds every row of the upstream."""
         return self.options.get("snapshot", "true") == "true" and self.control is not Control.CANCELLED
 
     @property
@@ -362,7 +376,7 @@ class RelationInfo:
 
     @property
     def partial(self) -> bool:
-        """The upstream may have rows that this table has never read, and that a change can bring in."""
+        """Whether the upstream may have rows that this table has never read, and that a change can bring in."""
         return bool(self.filter) or not self.whole
 
     @property
@@ -383,7 +397,7 @@ class SpanInfo:
     log_index: int | None = None
     cover_index: int | None = None
     rows: int = 0
-    again: bool = False  # it was scanned before, and the base may hold what that scan read
+    again: bool = False  # it was scanned before, and the base may hold rows of that scan
 
 
 @dataclass(frozen=True, slots=True)
@@ -398,16 +412,16 @@ class DataFile:
 
 @dataclass(frozen=True, slots=True)
 class ScanResult:
-    """The one value of a scan: what it saw, how far the log must come, what it wrote.
+    """The one value of a scan: what it saw, the log position it needs, what it wrote.
 
-    `stopped_at` is set when the scan ended early: what was read is `(lo, stopped_at]`, the rest goes back to pending.
+    `stopped_at` is set if the scan ended early: what was read is `(lo, stopped_at]`, the rest goes back to pending.
     """
 
     saw: str
     high: str
     files: tuple[DataFile, ...]
     rows: int
-    unrepresentable: dict[str, int] = field(default_factory=dict)  # column → values that could not be kept exactly
+    unrepresentable: dict[str, int] = field(default_factory=dict)  # column → number of unrepresentable values
     stopped_at: Bound | None = None
     server_life: str = ""
 
@@ -424,54 +438,14 @@ class RunInfo:
     rows: int
     bytes: int
     missing: bool
-    truncate_index: int = 0  # the last TRUNCATE in it, or 0; what lies before that is not in the run
-
-
-class Json:
-    """Turns the nouns above into JSON text and back, for meta and for tasks."""
-
-    @staticmethod
-    def dump(value: Any) -> str:
-        return json.dumps(asdict(value) if hasattr(value, "__dataclass_fields__") else value, ensure_ascii=False)
-
-    @staticmethod
-    def bound(value: dict[str, Any] | None) -> Bound | None:
-        return None if value is None else Bound(tuple(value["key"]), value["after"])
-
-    @classmethod
-    def span(cls, value: dict[str, Any]) -> Span:
-        return Span(cls.bound(value["lo"]), cls.bound(value["hi"]))
-
-    @classmethod
-    def layout(cls, text: str) -> Layout:
-        v = json.loads(text)
-        spans = tuple(
-            CoveredSpan(cls.span(s["span"]), s["log_index"], s["cover_index"], tuple(s["saw"])) for s in v["spans"]
-        )
-        return Layout(v["relation_id"], v["base_version"], spans, v["complete"])
-
-    @classmethod
-    @lru_cache(maxsize=1024)  # read many times a second, and hardly ever different
-    def columns(cls, text: str) -> tuple[Column, ...]:
-        return tuple(
-            Column(c["name"], c["lake_type"], cls._type(c["upstream"]), c["nullable"]) for c in json.loads(text)
-        )
-
-    @staticmethod
-    def _type(value: dict[str, Any]) -> UpstreamType:
-        return UpstreamType(**{**value, "labels": tuple(value.get("labels", ()))})
-
-    @classmethod
-    def scan_result(cls, text: str) -> ScanResult:
-        v = json.loads(text)
-        files = tuple(DataFile(**f) for f in v.pop("files"))
-        stopped = cls.bound(v.pop("stopped_at"))
-        return ScanResult(files=files, stopped_at=stopped, **v)
+    truncate_index: int = 0  # the last TRUNCATE in it, or 0; the run does not contain what lies before that
+    schema_version: int = FIRST_SCHEMA  # of the relation's columns that it is written in
+    base_index: int = -1  # what the base held that rows with missing values refer to; -1: unknown
 
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """Something a user should know about a relation that is not an error: code, text, how often."""
+    """Something a user should know about a relation that is not an error: code, text, count."""
 
     relation_id: int
     code: str

@@ -8,6 +8,7 @@ import re
 import subprocess
 import tokenize
 import tomllib
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,20 @@ import headwater
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "src" / "headwater"
 FILES = sorted(PACKAGE.rglob("*.py"))
-GROUND = {"model", "errors", "config", "settings", "storage", "rundir", "kernel", "crash", "backoff", "meta"}  # for all
+GROUND = {
+    "model",
+    "stored",
+    "errors",
+    "config",
+    "settings",
+    "storage",
+    "rundir",
+    "kernel",
+    "crash",
+    "backoff",
+    "ownership",
+    "meta",
+}  # for all
 STAGES = ["source", "changelog", "capture", "decode", "backfill", "relation", "engine", "sql", "check", "observe"]
 STAGES += ["facade", "demo", "cli"]
 DRIVERS = {"psycopg", "adbc_driver_postgresql", "adbc_driver_manager", "pymysql"}
@@ -30,6 +44,7 @@ def name_of(path: Path) -> str:
     return path.relative_to(PACKAGE).as_posix()
 
 
+@cache
 def imports(path: Path) -> list[tuple[int, str]]:
     """All imported modules of a file, also those inside functions and for type checking only."""
     found = []
@@ -48,48 +63,45 @@ NAMES_DATABASES = ("source/", "decode/", "demo/", "meta/store.py", "settings/tab
 NAMES = re.compile(r"(?i)postgres|psycopg|mysql|mariadb|pgoutput|adbc|binlog|\blsn")
 
 
-@pytest.mark.parametrize("path", FILES, ids=name_of)
-def test_no_stage_but_source_and_decode_names_a_database(path: Path) -> None:
-    if not name_of(path).startswith(NAMES_DATABASES):
-        assert NAMES.findall(path.read_text(encoding="utf-8")) == []
+def outside(*homes: str) -> list[Path]:
+    """The files that lie in none of these places."""
+    return [path for path in FILES if not name_of(path).startswith(homes)]
 
 
-@pytest.mark.parametrize("path", FILES, ids=name_of)
-def test_a_stage_imports_only_the_ground_and_earlier_stages(path: Path) -> None:
-    own = name_of(path).split("/")[0].removesuffix(".py")
-    if own == "__init__":
-        return  # the facade of all
+def test_no_stage_but_source_and_decode_names_a_database() -> None:
+    found = {name_of(p): NAMES.findall(p.read_text(encoding="utf-8")) for p in outside(*NAMES_DATABASES)}
+    assert {name: words for name, words in found.items() if words} == {}
+
+
+def test_a_stage_imports_only_the_ground_and_earlier_stages() -> None:
     wrong = []
-    for line, module in imports(path):
-        parts = module.split(".")
-        if parts[0] != "headwater" or len(parts) < 2 or parts[1] == "__version__":
-            continue
-        other = parts[1]
-        if own == "cli" and other == "open":
-            continue
-        if own in STAGES:
-            fine = other in GROUND or (other in STAGES and STAGES.index(other) <= STAGES.index(own))
-        else:
-            fine = other in GROUND
-        if not fine:
-            wrong.append(f"line {line}: {module}")
+    for path in FILES:
+        own = name_of(path).split("/")[0].removesuffix(".py")
+        if own == "__init__":
+            continue  # the facade of all
+        earlier = GROUND | set(STAGES[: STAGES.index(own) + 1] if own in STAGES else ())
+        for line, module in imports(path):
+            parts = module.split(".")
+            if parts[0] != "headwater" or len(parts) < 2 or parts[1] == "__version__":
+                continue
+            if parts[1] not in earlier and (own, parts[1]) != ("cli", "open"):
+                wrong.append(f"{name_of(path)}:{line}: {module}")
     assert wrong == []
 
 
-@pytest.mark.parametrize("path", FILES, ids=name_of)
-def test_drivers_appear_only_at_the_source(path: Path) -> None:
-    if not name_of(path).startswith(DRIVER_HOMES):
-        assert [m for _, m in imports(path) if m.split(".")[0] in DRIVERS] == []
+def test_drivers_appear_only_at_the_source() -> None:
+    found = [(name_of(p), m) for p in outside(*DRIVER_HOMES) for _, m in imports(p) if m.split(".")[0] in DRIVERS]
+    assert found == []
 
 
-@pytest.mark.parametrize("path", FILES, ids=name_of)
-def test_a_file_is_short_and_says_what_it_is(path: Path) -> None:
-    text = path.read_text(encoding="utf-8")
-    assert len(text.splitlines()) <= MAX_LINES
-    docstring = ast.get_docstring(ast.parse(text))
-    assert docstring, "a file begins with what you get"
-    if path.name == "__init__.py":
-        assert len(docstring.splitlines()) <= MAX_DOCSTRING_LINES
+def test_a_file_is_short_and_says_what_it_is() -> None:
+    for path in FILES:
+        text = path.read_text(encoding="utf-8")
+        assert len(text.splitlines()) <= MAX_LINES, name_of(path)
+        docstring = ast.get_docstring(ast.parse(text))
+        assert docstring, f"{name_of(path)}: a file begins with what you get"
+        if path.name == "__init__.py":
+            assert len(docstring.splitlines()) <= MAX_DOCSTRING_LINES, name_of(path)
 
 
 FOLDERS = [path.parent for path in FILES if path.name == "__init__.py" and path.parent != PACKAGE]
@@ -124,6 +136,19 @@ def test_a_folders_text_names_only_modules_that_there_are(folder: Path) -> None:
     assert [name for name in NAMED.findall(docstring) if not stands(folder, name)] == []
 
 
+UNIT = ROOT / "tests" / "unit"
+
+
+@pytest.mark.parametrize("path", sorted(UNIT.rglob("test_*.py")), ids=lambda path: path.relative_to(UNIT).as_posix())
+def test_a_unit_test_stands_where_its_module_does(path: Path) -> None:
+    """`tests/unit/a/test_b.py`, or `test_b_and_what.py`, tests `a/b.py`."""
+    folder = PACKAGE / path.parent.relative_to(UNIT)
+    assert folder.is_dir(), f"there is no folder {folder.relative_to(ROOT)}"
+    tested = path.stem.removeprefix("test_")
+    modules = [p.stem for p in folder.glob("*.py")] + [p.name for p in folder.iterdir() if p.is_dir()]
+    assert any(tested == m or tested.startswith(f"{m}_") for m in modules), f"nothing there is called {tested}"
+
+
 def test_every_text_about_the_package_names_its_sources() -> None:
     described = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["description"]
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -133,13 +158,13 @@ def test_every_text_about_the_package_names_its_sources() -> None:
 
 def test_every_folder_of_code_is_a_stage() -> None:
     folders = {p.parent.relative_to(PACKAGE).parts[0] for p in FILES if p.parent != PACKAGE}
-    assert folders <= {*STAGES, "meta", "settings", "storage"}
+    assert folders <= {*STAGES, *GROUND}
 
 
 # What belongs to this machine: the run directory, processes, programs and what users give us. The lake is in none.
 PATH_USERS = (
     "storage/",
-    "rundir.py",
+    "rundir/",
     "config.py",
     "settings/",
     "kernel.py",
@@ -148,21 +173,29 @@ PATH_USERS = (
     "demo/",
     "capture/process.py",
 )
-PATH_USERS += ("engine/home.py", "engine/permit.py", "engine/serve/", "engine/spark/", "engine/status/metrics.py")
+PATH_USERS += ("engine/home.py", "engine/serve/", "engine/spark/", "engine/status/metrics.py")
 FILE_CALLS = re.compile(r"\bmemory_map\b|\bos\.(path|open|remove|unlink|makedirs)\b|(?<![.\w])open \(")
 
 
-@pytest.mark.parametrize("path", FILES, ids=name_of)
-def test_the_lakes_files_are_reached_through_its_storage_alone(path: Path) -> None:
-    if not name_of(path).startswith(PATH_USERS):
+def test_the_lakes_files_are_reached_through_its_storage_alone() -> None:
+    for path in outside(*PATH_USERS):
         modules = {module.split(".")[0] for _, module in imports(path)}
-        assert not modules & {"pathlib", "shutil", "tempfile", "glob"}
-        assert not FILE_CALLS.search(_code(path))
+        assert not modules & {"pathlib", "shutil", "tempfile", "glob"}, name_of(path)
+        assert not FILE_CALLS.search(_code(path)), name_of(path)
 
 
 def test_the_spark_context_is_used_in_one_place() -> None:
     users = [name_of(p) for p in FILES if "sparkContext" in _code(p)]
     assert {p.rsplit("/", 1)[0] for p in users} == {"engine/spark"}
+
+
+# Not about who owns anything: open files of this process, memory of processes, the boot id of the machine.
+READS_PROC = ["engine/serve/wire.py", "engine/status/metrics.py", "rundir/lock.py", "storage/local.py"]
+
+
+def test_locks_and_processes_of_this_machine_decide_ownership_in_one_place() -> None:
+    assert [name_of(p) for p in FILES if re.search(r"\bfcntl\b|\bflock\b", _code(p))] == ["rundir/lock.py"]
+    assert [name_of(p) for p in FILES if "/proc/" in p.read_text(encoding="utf-8")] == READS_PROC
 
 
 def test_the_environment_is_read_in_one_place() -> None:
@@ -224,6 +257,7 @@ def test_a_mysql_that_cannot_be_set_up_fails_the_run_of_root_only(user: str, sta
     assert done.returncode == status
 
 
+@cache
 def _code(path: Path) -> str:
     """The file's code without comments and strings."""
     with path.open("rb") as f:

@@ -27,6 +27,8 @@ from headwater.meta import tables
 from support.lake import Lake, assert_equal, definitions
 from support.wait import wait_for
 
+pytestmark = [pytest.mark.spark, pytest.mark.postgres]
+
 HOUR_S = 3600.0
 ROWS = 100_000
 BATCH = 100  # changes per transaction
@@ -115,6 +117,7 @@ def test_files_meta_and_reads_stay_as_they_are_under_steady_load(tmp_path: Path)
     share = min(1.0, seconds / HOUR_S)
     settings = {
         "HEADWATER_TAIL_CHANGES": "50000",
+        "HEADWATER_SLICE_CHANGES": "500000",
         "HEADWATER_SEGMENT_AGE_S": str(60 * share),
         "HEADWATER_HISTORY_S": str(max(10.0, 600 * share)),
     }

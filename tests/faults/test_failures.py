@@ -24,6 +24,7 @@ from headwater.engine.results import TableStatus
 from headwater.errors import HeadwaterError
 from headwater.meta import relations, segments
 from support.lake import Lake, assert_equal, definitions
+from support.upstreams.postgres import drop_database
 from support.wait import wait_for
 
 CAPTURE = "headwater.capture.process"
@@ -48,15 +49,7 @@ def upstream(pg: EmbeddedPostgres) -> Iterator[Database]:
     name = "failures"
     pg.execute(f"CREATE DATABASE {name}")
     yield Database(pg, name)
-
-    def dropped() -> bool:
-        slots = pg.execute(f"SELECT slot_name, active_pid FROM pg_replication_slots WHERE database = '{name}'")
-        for slot, pid in slots:
-            pg.execute(f"SELECT pg_terminate_backend({pid})" if pid else f"SELECT pg_drop_replication_slot('{slot}')")
-        return not slots
-
-    wait_for(dropped, "the slots are gone")
-    pg.execute(f"DROP DATABASE {name} WITH (FORCE)")
+    drop_database(pg, name)
 
 
 @pytest.fixture(scope="module")

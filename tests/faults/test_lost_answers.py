@@ -55,7 +55,7 @@ def test_every_writer_survives_answers_that_are_lost(based: Based, monkeypatch: 
     based.committer.fold(based.id)
     based.committer.upkeep(based.id, based.rewrite)
     assert based.layout is not None and based.layout.settled
-    assert based.layout.log_index == len(based.states) - 1
+    assert based.layout.indexes == {1: len(based.states) - 1}
     assert based.intents() == []
     based.assert_exact()
     based.assert_changelog()
@@ -104,7 +104,9 @@ def publish(based: Based) -> None:
 
 def merge_segments(based: Based) -> None:
     with answers_lost():
-        merge.merge_once(based.meta, based.home.storage, based.log.id, now=time.time() + 61, age_s=60)
+        merge.merge_once(
+            based.meta, based.home.storage, based.log.id, based.held.server, now=time.time() + 61, age_s=60
+        )
 
 
 def test_a_published_segment_is_not_touched_by_the_retry_not_even_on_a_full_disk(tmp_path: Path) -> None:

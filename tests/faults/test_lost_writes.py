@@ -26,10 +26,12 @@ from deltalake import DeltaTable
 from headwater.engine.commit.committer import Committer
 from headwater.engine.home import Home
 from headwater.errors import HeadwaterError
-from headwater.meta import epochs, lease, merged, relations, runs
+from headwater.meta import epochs, merged, relations, runs
 from headwater.model import RelationInfo
+from headwater.ownership.lease import Leases, acquire
+from headwater.ownership.names import Name
 from headwater.rundir import LOCK
-from headwater.source.connected import passed
+from headwater.rundir.lock import owner
 from support import power, upstreams
 from support.based import decided_before
 from support.lake import Lake, assert_equal, definitions
@@ -262,9 +264,9 @@ def relied_on(image: Path, disk: Disk, when: str) -> int:
 def recover(home: Home) -> None:
     """What a start does before Spark runs."""
     with home.meta.write() as c:
-        held = lease.take(c, "server", "test", force=True)
-    assert held is not None
-    Committer(home, held, passed, NoSpark()).recover()
+        held = acquire(c, Name.server(), owner(home.path), alone=True)
+    assert held is not None, "a start after a power loss waits for nobody"
+    Committer(home, Leases(held), NoSpark()).recover()
 
 
 class NoSpark:

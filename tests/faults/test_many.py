@@ -16,6 +16,8 @@ from headwater.meta import epochs
 from support.lake import Lake, assert_equal, definitions
 from support.wait import wait_for
 
+pytestmark = pytest.mark.spark
+
 ROWS = 200
 
 

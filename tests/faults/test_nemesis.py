@@ -23,6 +23,8 @@ from support.lake import Lake, await_equal
 from support.upstreams import Upstream
 from support.wait import wait_for
 
+pytestmark = [pytest.mark.spark, pytest.mark.postgres, pytest.mark.mariadb, pytest.mark.mysql]
+
 
 @dataclass
 class Storm:

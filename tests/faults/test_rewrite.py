@@ -21,6 +21,8 @@ from headwater.relation.upkeep import STEP_BYTES
 from support.lake import ROWS_PER_SPAN, Lake, assert_equal, definitions
 from support.wait import wait_for
 
+pytestmark = [pytest.mark.spark, pytest.mark.postgres]
+
 ROWS = int(os.environ.get("HEADWATER_REWRITE_ROWS", "1400000"))
 
 
@@ -41,7 +43,7 @@ def test_a_base_larger_than_one_rewrite_is_mended_range_by_range(tmp_path: Path)
         pg.execute("ANALYZE t")
         text = definitions(database, ["t"]).replace(f"rows_per_span = {ROWS_PER_SPAN}", "rows_per_span = 200000")
         lake = Lake(tmp_path / "home", text)
-        lake.start(HEADWATER_TAIL_CHANGES="50000", HEADWATER_BASE_FILES="8")
+        lake.start(HEADWATER_TAIL_CHANGES="50000", HEADWATER_SLICE_CHANGES="500000", HEADWATER_BASE_FILES="8")
         try:
             lake.wait_live(900)
             (base,) = (p for p in (lake.home / "warehouse").iterdir() if p.is_dir())
@@ -56,7 +58,7 @@ def test_a_base_larger_than_one_rewrite_is_mended_range_by_range(tmp_path: Path)
             print(f"folded: {count} files, {size >> 20} MB")
             wait_for(lambda: _said(lake, "rewriting"), "upkeep begins", 300)
             lake.stop()  # within a minute: a rewrite does not hold a stop up
-            lake.start(HEADWATER_TAIL_CHANGES="50000", HEADWATER_BASE_FILES="8")
+            lake.start(HEADWATER_TAIL_CHANGES="50000", HEADWATER_SLICE_CHANGES="500000", HEADWATER_BASE_FILES="8")
             assert_equal(lake.verify("t"))
             rewritten = _rewritten(lake)
             print(f"rewritten: {rewritten}; now {files_of(base)}")

@@ -1,6 +1,6 @@
 """Scale: ten thousand spans through a real server, and a span of millions of wide rows in one go. Minutes: `make soak`.
 
-HEADWATER_SCALE_ROWS, HEADWATER_SCALE_SPANS and HEADWATER_SCALE_WIDE_ROWS make the runs smaller.
+HEADWATER_SCALE_ROWS, HEADWATER_SCALE_SPANS, HEADWATER_SCALE_WIDE_ROWS and HEADWATER_SCALE_CHANGES make runs smaller.
 """
 
 from __future__ import annotations
@@ -29,12 +29,15 @@ from support.backfill import bench
 from support.lake import ROWS_PER_SPAN, Lake, assert_equal, definitions
 from support.wait import wait_for
 
-pytestmark = [pytest.mark.soak, pytest.mark.timeout(7200)]
+pytestmark = [pytest.mark.spark, pytest.mark.postgres, pytest.mark.soak, pytest.mark.timeout(7200)]
 
 ROWS = int(os.environ.get("HEADWATER_SCALE_ROWS", "10000000"))
 SPANS = int(os.environ.get("HEADWATER_SCALE_SPANS", "10000"))
 WIDE_ROWS = int(os.environ.get("HEADWATER_SCALE_WIDE_ROWS", "5000000"))
+CHANGES = int(os.environ.get("HEADWATER_SCALE_CHANGES", "20000000"))
 MB = 1 << 20
+BACKLOG_SERVER_MB = 1000  # whatever the size of a transaction or a backlog
+JVM_MB = 3 << 10  # its heap is 2 GB by default; code, threads and buffers come on top
 SERVER_MB = 1200  # the server's own process, without the JVM
 WORKER_MB = 700
 META_MB = 200  # while thousands of spans wait to be settled
@@ -122,7 +125,7 @@ def test_many_rows_in_many_spans(busy: bool, upstream: Any, tmp_path: Path) -> N
     )
     lake = Lake(tmp_path / "home", text)
     gauge, began = Gauge(lake), time.monotonic()
-    lake.start(HEADWATER_TAIL_CHANGES="50000")
+    lake.start(HEADWATER_TAIL_CHANGES="50000", HEADWATER_SLICE_CHANGES="500000")
     try:
         lake.remote()
         started = time.monotonic()
@@ -141,6 +144,81 @@ def test_many_rows_in_many_spans(busy: bool, upstream: Any, tmp_path: Path) -> N
         )
         assert gauge.peak_mb["server"] < SERVER_MB and gauge.peak_mb["worker"] < WORKER_MB
         assert gauge.peak_mb["meta"] < META_MB
+    finally:
+        lake.stop()
+
+
+class Marked:
+    """A table that is changed by numbered transactions, each of which writes its number into another table."""
+
+    def __init__(self, upstream: Any, rows: int) -> None:
+        self.upstream = upstream
+        self.rows = rows
+        upstream.execute("CREATE TABLE big (id bigint PRIMARY KEY, n int, t text)")
+        upstream.execute("CREATE TABLE mark (id int PRIMARY KEY, k int)")
+        upstream.execute("INSERT INTO mark VALUES (1, 0)")
+        upstream.execute(f"INSERT INTO big SELECT i, 1, md5(i::text) FROM generate_series(1, {rows}) i")
+        self.truth = {0: self.sums()}
+
+    def sums(self) -> tuple[int, int, int]:
+        ((count, total, ids),) = self.upstream.execute("SELECT count(*), sum(n), sum(id) FROM big")
+        return int(count), int(total), int(ids)
+
+    def change(self, k: int, changes: int) -> None:
+        """One transaction: nine tenths inserts, the rest updates and deletes all over the table."""
+        first = 1_000_000_000 + k * changes
+        with self.upstream.connect() as c, c.transaction():
+            c.execute(
+                f"INSERT INTO big SELECT {first} + i, 2, md5(i::text) FROM generate_series(1, {changes * 9 // 10}) i"
+            )
+            c.execute(f"UPDATE big SET n = n + 1 WHERE id <= {min(self.rows, changes) // 10}")
+            c.execute(f"DELETE FROM big WHERE id BETWEEN {first + 1} AND {first + changes // 100}")
+            c.execute(f"UPDATE mark SET k = {k}")
+        self.truth[k] = self.sums()
+
+    def check(self, lake: Lake, seen: set[int]) -> None:
+        """What a query shows is the upstream after one of the transactions, whole."""
+        query = "SELECT (SELECT max(k) FROM mark) k, count(*) c, sum(n) n, sum(id) ids FROM big"
+        (row,) = lake.remote().ask(query)[0].rows.to_pylist()
+        assert (row["c"], row["n"], row["ids"]) == self.truth[row["k"]], row
+        seen.add(row["k"])
+
+
+@pytest.mark.parametrize("transactions", [1, 100], ids=["one transaction", "backlog"])
+def test_millions_of_changes_take_bounded_memory_and_every_query_sees_whole_transactions(
+    transactions: int, upstream: Any, tmp_path: Path
+) -> None:
+    table, seen = Marked(upstream, max(1000, CHANGES // 20)), set[int]()
+    lake = Lake(tmp_path / "home", definitions(upstream, ["big", "mark"]).replace(f"= {ROWS_PER_SPAN}", "= 200000"))
+    gauge = Gauge(lake)
+    settings = {
+        "HEADWATER_TAIL_CHANGES": "50000",
+        "HEADWATER_SLICE_CHANGES": "500000",
+        "HEADWATER_FOLD_CHANGES": str(CHANGES // 20),
+    }
+    lake.start(**settings)
+    try:
+        lake.wait_live(timeout_s=1800)
+        if transactions > 1:
+            lake.stop()  # a backlog comes while nobody follows
+        began = time.monotonic()
+        for k in range(1, transactions + 1):
+            table.change(k, CHANGES // transactions)
+        written = time.monotonic()
+        if transactions > 1:
+            lake.start(**settings)
+        with repeated(gauge.look, 0.5), repeated(lambda: table.check(lake, seen), 0.5):
+            wait_for(lambda: transactions in seen, "the last transaction is seen", 3600)
+            caught_up = time.monotonic()
+            wait_for(lambda: max(t.overlay for t in lake.status().tables) < CHANGES // 20, "it is folded", 3600)
+        folded = time.monotonic()
+        assert_equal(lake.verify())
+        print(
+            f"\n{CHANGES} changes in {transactions} transactions: written in {written - began:.0f} s, seen after "
+            f"{caught_up - written:.0f} s more, folded {folded - caught_up:.0f} s later; states seen {len(seen)}; "
+            f"peak MB {gauge.peak_mb}"
+        )
+        assert gauge.peak_mb["server"] < BACKLOG_SERVER_MB and gauge.peak_mb["jvm"] < JVM_MB
     finally:
         lake.stop()
 

@@ -184,7 +184,7 @@ def test_a_filter_holds_for_the_history_and_for_changes(database: Any, spark: Sp
     wanted = "kind IN ('a', 'it''s \\') AND NOT n > 20 AND at >= '2026-01-02 00:00:00+00'"
     count = f"SELECT count(*) FROM f WHERE n <> 'NaN' AND {wanted}"
     with running(database, spark, tmp_path / "home") as hw:
-        with pytest.raises(DefinitionError, match="has an order only in the database"):
+        with pytest.raises(DefinitionError, match="can be ordered only by the database"):
             hw.sql("CREATE TABLE f FROM CONNECTION pg WITH (backfill.filter = 'kind < ''b''');")
         quoted = wanted.replace("'", "''")
         hw.sql(f"CREATE TABLE f FROM CONNECTION pg WITH (backfill.filter = '{quoted}', backfill.rows_per_span = 100);")

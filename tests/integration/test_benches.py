@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = [pytest.mark.spark, pytest.mark.postgres, pytest.mark.mariadb, pytest.mark.mysql]
+
 BENCH = Path(__file__).parents[2] / "bench"
 SHARED = {"__main__", "home", "my_home", "fetch"}  # what benchmarks are made of
 NEEDS = {  # packages of `make setup-bench`

@@ -31,6 +31,7 @@ CREATE TABLE lines FROM CONNECTION pg WITH (backfill.rows_per_span = 3000);
 """
 SETTINGS = """
 tail.changes = 100          # so that runs are made
+slice.changes = 2000        # of several slices
 fold.replaced_bytes = 0     # a fold is a MERGE: that is what Spark does
 
 [spark]
@@ -79,7 +80,7 @@ def lake(cluster: Cluster, upstream: EmbeddedPostgres, tmp_path_factory: pytest.
     at = {"host": upstream.host, "port": upstream.port, "user": upstream.user, "password": upstream.password}
     text = DEFINITIONS.format(**at, rows_per_span=ROWS_PER_SPAN)
     it = Lake(home, text, "--master", cluster.url)
-    it.start(HEADWATER_TAIL_CHANGES="", HEADWATER_REPLACED_BYTES="")  # the file says it
+    it.start(HEADWATER_TAIL_CHANGES="", HEADWATER_SLICE_CHANGES="", HEADWATER_REPLACED_BYTES="")  # the file says it
     yield it
     it.stop()
 

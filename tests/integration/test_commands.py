@@ -7,7 +7,11 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from support.lake import HEADWATER, Lake, definitions
+
+pytestmark = pytest.mark.spark
 
 
 def headwater(*arguments: str, expected: int = 0) -> subprocess.CompletedProcess[str]:

@@ -18,10 +18,10 @@ from headwater.meta import runs as meta_runs
 from headwater.settings.table import DEFAULTS
 from support import upstreams
 from support.invariant import QUERY, check_invariant
-from support.lake import HEADWATER, await_equal, definitions
+from support.lake import HEADWATER, assert_equal, await_equal, definitions
 from support.upstreams import Upstream
 from support.wait import wait_for
-from support.writing import LEDGERS
+from support.writing import LEDGERS, RandomWriter
 
 FOLLOWED = ("ints", "pairs", "parts", "padded", *LEDGERS)  # faults and soak follow the others
 
@@ -55,27 +55,46 @@ CREATE TABLE shipments (
   PRIMARY KEY (shipment_id)
 ) FROM CONNECTION pg_connection;
 """
+EXAMPLE = Path(__file__).parents[2] / "examples" / "shop_mysql.sql"
+
+
+def as_written(upstream: Upstream) -> str:
+    """The seeds' statements, or the example that says the same of a MySQL, for a test's database."""
+    s, name = upstream.server, upstream.database.name
+    if upstream.type == "postgres-cdc":
+        return SEED_STATEMENTS.format(host=s.host, port=s.port, user=s.user, password=s.password, database=name)
+    text = EXAMPLE.read_text()
+    for example, ours in (("'localhost'", s.host), ("'3306'", s.port), ("'headwater'", s.user), ("'shop'", name)):
+        assert example in text
+        text = text.replace(example, f"'{ours}'")
+    return text
 
 
 def rows(hw: Any, query: str) -> list[dict[str, Any]]:
     return list(hw.sql(query)[0].rows.to_pylist())
 
 
+@upstreams.ONE_OF
 def test_the_seeds_statements_run_as_written_twice_and_prices_keep_their_cents(
-    database: Any, spark: SparkSession, tmp_path: Path
+    kinds: tuple[type[Upstream], ...],
+    request: pytest.FixtureRequest,
+    spark: SparkSession,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    database.execute(
-        "CREATE TABLE orders (order_id int PRIMARY KEY, order_date bigint, customer_name text, price numeric(12,2), "
-        "product_id int, order_status smallint)"
+    upstream = upstreams.fresh(request, upstreams.choose(kinds)[0])
+    upstream.execute(
+        "CREATE TABLE orders (order_id int PRIMARY KEY, order_date bigint, customer_name varchar(100), "
+        "price decimal(12,2), product_id int, order_status smallint)"
     )
-    database.execute(
+    upstream.execute(
         "CREATE TABLE shipments (shipment_id int PRIMARY KEY, order_id int, origin text, destination text, "
         "is_arrived boolean)"
     )
-    database.execute("INSERT INTO orders SELECT i, i, 'c' || i, i + 0.99, i, i % 3 FROM generate_series(1, 500) i")
-    database.execute("INSERT INTO shipments VALUES (1, 1, 'a', 'b', true)")
-    s = database.server
-    text = SEED_STATEMENTS.format(host=s.host, port=s.port, user=s.user, password=s.password, database=database.name)
+    upstream.fill("orders", 500, "i, i, concat('c', i), i + 0.99, i, i % 3")
+    upstream.execute("INSERT INTO shipments VALUES (1, 1, 'a', 'b', true)")
+    monkeypatch.setenv("SHOP_PASSWORD", upstream.server.password)
+    text = as_written(upstream)
     for _ in range(2):
         with headwater.open(tmp_path / "home", spark=spark) as hw:
             hw.run(text, once=True)
@@ -84,8 +103,9 @@ def test_the_seeds_statements_run_as_written_twice_and_prices_keep_their_cents(
         assert hw.table("orders").schema["price"].dataType.simpleString() == "decimal(12,2)"
         answer = rows(hw, "SELECT order_status, count(*) AS n FROM orders GROUP BY order_status ORDER BY 1")
         assert [r["n"] for r in answer] == [166, 167, 167]
+        assert rows(hw, "SELECT is_arrived FROM shipments") == [{"is_arrived": True}]
         with pytest.raises(DefinitionError) as e:
-            hw.sql("CREATE TABLE orders FROM CONNECTION pg_connection;")
+            hw.sql(f"CREATE TABLE orders FROM CONNECTION {'shop' if 'shop' in text else 'pg_connection'};")
         assert e.value.code == "name.taken" and "+ CREATE TABLE orders FROM CONNECTION" in str(e.value)
 
 
@@ -98,7 +118,8 @@ def test_every_table_equals_its_upstream_at_each_cut_while_writers_run(
 ) -> None:
     kind, seed = upstreams.choose(kinds)
     anew = f"{DEFAULTS.replaced_bytes if seed % 2 else 0}"  # both ways to fold
-    settings = {"fold.replaced_bytes": anew, "tail.changes": "100"}  # runs are made and merged all the time
+    # runs are made and merged all the time, of several slices each
+    settings = {"fold.replaced_bytes": anew, "tail.changes": "100", "slice.changes": "10000"}
     upstream = upstreams.fresh(request, kind)
     upstream.create_schema(rows=300, seed=seed)
     with (
@@ -157,6 +178,55 @@ def test_dropping_leaves_nothing_upstream(database: Any, spark: SparkSession, tm
     slots = f"SELECT count(*) FROM pg_replication_slots WHERE database = '{database.name}'"
     assert database.execute(slots)[0][0] == 0
     assert database.execute("SELECT count(*) FROM pg_publication")[0][0] == 0
+
+
+BOOKS = """SELECT
+  (SELECT sum(amount) FROM {0}_ledger_a) + (SELECT sum(amount) FROM {0}_ledger_b) AS {0}_total,
+  (SELECT count(*) FROM {0}_ledger_a) AS {0}_a, (SELECT count(*) FROM {0}_ledger_b) AS {0}_b"""
+JOIN = (
+    "SELECT p.id, p.amount AS pg, m.amount AS my FROM pg_ledger_a p JOIN my_ledger_a m ON p.id = m.id "
+    "WHERE p.amount <> 500 OR m.amount <> 500 ORDER BY p.id"
+)
+
+
+def ledgers(upstream: Upstream) -> str:
+    """The ledgers of a database under names of their own."""
+    text = upstream.definitions(())
+    prefix = upstream.connection
+    for table in LEDGERS:
+        name = f"{upstream.schema}.{table}"
+        text += f"CREATE TABLE {prefix}_{table} FROM CONNECTION {prefix} TABLE '{name}';\n"
+    return text
+
+
+@pytest.mark.postgres
+@pytest.mark.mariadb
+@pytest.mark.mysql
+def test_one_lake_joins_a_postgresql_table_with_a_mysql_table_at_one_epoch(
+    request: pytest.FixtureRequest, spark: SparkSession, tmp_path: Path
+) -> None:
+    """Transfers run in both databases; no statement ever sees half of one, in either."""
+    kind, seed = upstreams.choose(upstreams.FAMILY)
+    pg, my = upstreams.fresh(request, upstreams.Postgres), upstreams.fresh(request, kind)
+    for upstream in (pg, my):
+        upstream.create_schema(rows=0, seed=seed)
+    with headwater.open(tmp_path / "home", spark=spark) as hw, hw.running():
+        hw.sql(ledgers(pg) + ledgers(my))
+        wait_for(lambda: [t.state for t in hw.status().tables] == ["live"] * 4, "all four are live")
+        with (
+            RandomWriter(pg.dialect, seed, LEDGERS, 40, sessions=2) as one,
+            RandomWriter(my.dialect, seed + 1, LEDGERS, 40, sessions=2) as two,
+        ):
+            wait_for(lambda: min(one.done["_transfer"], two.done["_transfer"]) > 20, "both are being written")
+            for _ in range(4):
+                (found,) = rows(hw, f"SELECT * FROM ({BOOKS.format('pg')}), ({BOOKS.format('my')})")
+                check_invariant(found["pg_total"], found["pg_a"], found["pg_b"])
+                check_invariant(found["my_total"], found["my_a"], found["my_b"])
+        assert_equal(hw.verify())  # waits until the lake holds everything up to now
+        amounts = [dict(u.execute("SELECT id, amount FROM ledger_a")) for u in (pg, my)]
+        both = [{"id": i, "pg": a, "my": amounts[1][i]} for i, a in sorted(amounts[0].items())]
+        expected = [r for r in both if (r["pg"], r["my"]) != (500, 500)]
+        assert expected and rows(hw, JOIN) == expected
 
 
 def _has_run(hw: Any, table: str) -> bool:

@@ -107,7 +107,7 @@ def test_a_missing_table_keeps_no_other_away_and_what_was_mended_is_not_told_aga
         with pytest.raises(HeadwaterError) as e:
             hw.run(text, once=True, fold=False)
         assert (e.value.code, e.value.exit_status) == ("sql.refused", 1)
-        assert "1 of 4 statements was not carried out:\nline 4: " in e.value.message
+        assert "1 of 4 statements was not executed:\nline 4: " in e.value.message
         assert "(table.missing)\n  → " in e.value.message
         assert {t.name: t.state for t in hw.status().tables} == {"a": "live", "c": "live"}
         assert notices[0] == f"created the home {tmp_path / 'home'}"

@@ -20,6 +20,7 @@ from headwater.model import Column, CoveredSpan, Layout, Span
 from headwater.relation import base, fold
 from headwater.relation.overlay import Overlays
 from headwater.storage import LocalStorage
+from support.owned import PERMIT
 from support.relation import INT4, relation_of
 
 
@@ -49,14 +50,14 @@ def test_a_base_that_is_written_anew_keeps_every_value_of_every_type(spark: Spar
     storage, schema = LocalStorage(tmp_path), arrow_schema(columns)
     base.create(storage, relation)
     rows = pa.table([pa.array(v, f.type) for v, f in zip(values.values(), schema, strict=True)], schema=schema)
-    with FileWriter(storage, relation.base_path, schema, key=relation.key) as writer:
+    with FileWriter(storage, relation.base_path, schema, PERMIT, "scan-1", key=relation.key) as writer:
         for batch in rows.to_batches():
             writer.write(batch)
         version = base.add_files(storage, relation.base_path, writer.close(), "scan", 1)
     layout = Layout(relation.id, version, (CoveredSpan(Span(None, None), 0, 0),), True)
     overlays = Overlays(storage, Meta(f"sqlite:///{tmp_path}/meta.db"), sees=lambda *_: False)
     with overlays.use(relation, layout, 0) as overlay:
-        files = fold._write(spark, storage, relation, layout, overlay)
+        files = fold._write(spark, storage, relation, layout, overlay, PERMIT, fold.fold_label(1))
     made = base.replace_files(storage, relation.base_path, version, files, "fold", 1)
     (file,) = DeltaTable(storage.address(relation.base_path), version=made).file_uris()
     found = pq.read_table(file).sort_by([("c0", "descending")])

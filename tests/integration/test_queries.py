@@ -19,7 +19,9 @@ from headwater.errors import HeadwaterError
 from support.lake import HEADWATER
 from support.wait import wait_for
 
-HEAVY = "SELECT count(*) FROM range(1000000) a, range(1000000) b"  # hours of work
+# Hours of work, in which a task looks every thousand rows whether it was cancelled. In a product of two ranges it would
+# go on for minutes, and take the cores from whatever comes next.
+HEAVY = "SELECT count(*) FROM range(100000000000000)"
 
 
 @pytest.fixture(scope="module")
@@ -59,12 +61,19 @@ def running_jobs(session: SparkSession) -> int:
     return len(session.sparkContext.statusTracker().getActiveJobsIds())
 
 
+def running_tasks(session: SparkSession) -> int:
+    """Also of jobs that were cancelled: a task ends by itself."""
+    tracker: Any = session.sparkContext._jsc.sc().statusTracker()
+    return sum(executor.numRunningTasks() for executor in tracker.getExecutorInfos())
+
+
 def wait_busy(hw: Any, spark: SparkSession, queries: int = 1) -> None:
     wait_for(lambda: len(listed(hw)) == queries and running_jobs(spark) >= queries, "Spark works at the query")
 
 
 def wait_idle(hw: Any, spark: SparkSession) -> None:
     wait_for(lambda: not listed(hw) and not running_jobs(spark), "Spark has nothing of the query", 60.0)
+    wait_for(lambda: not running_tasks(spark), "no task is left", 60.0)
 
 
 @pytest.mark.parametrize("by", [signal.SIGINT, signal.SIGKILL], ids=lambda s: s.name)
@@ -145,3 +154,4 @@ def test_the_server_s_end_cancels_what_runs(spark: SparkSession, tmp_path: Path)
             wait_busy(home, spark)
         assert asked.code() == "query.cancelled"
         assert running_jobs(spark) == 0
+        wait_for(lambda: not running_tasks(spark), "no task is left", 60.0)

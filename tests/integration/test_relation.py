@@ -18,9 +18,10 @@ from headwater.backfill.span import locate
 from headwater.decode.literals import key_array
 from headwater.errors import HeadwaterError
 from headwater.model import Bound, Column, Op, Span, UpstreamType
-from headwater.relation import base, fold, runs
+from headwater.relation import base, fold, read, runs
 from headwater.relation.keys import in_span
 from headwater.settings.table import DEFAULTS, Settings
+from support.owned import acquired
 from support.relation import Change, History, Lake, columns_of, inside
 
 
@@ -48,9 +49,11 @@ MERGED, ANEW = 0, DEFAULTS.replaced_bytes  # the two ways in which a fold change
 WAYS = pytest.mark.parametrize("replaced_bytes", [MERGED, ANEW], ids=["merged", "anew"])
 
 
-def in_part(spark: SparkSession, tmp_path: Path, h: History) -> tuple[Lake, tuple[Span, Span, Span]]:
+def in_part(
+    spark: SparkSession, tmp_path: Path, h: History, at_once: int = 100
+) -> tuple[Lake, tuple[Span, Span, Span]]:
     """The first and the last span of a table, read at different times while it changed."""
-    lake, spans = Lake(spark, tmp_path, h), thirds(len(h.key))
+    lake, spans = Lake(spark, tmp_path, h, at_once=at_once), thirds(len(h.key))
     h.run(10)
     lake.scan(spans[0], 0, at=4)
     h.run(10)
@@ -60,13 +63,23 @@ def in_part(spark: SparkSession, tmp_path: Path, h: History) -> tuple[Lake, tupl
 
 # Seeds whose every row can be completed once all spans are read; 2 and 22 have some that cannot before.
 @pytest.mark.parametrize(
-    ("seed", "replaced_bytes"), [(22, MERGED), (1, ANEW), (2, ANEW), (3, MERGED)], ids=lambda x: str(x)
+    ("seed", "replaced_bytes", "at_once", "broadcast"),
+    [(22, MERGED, 100, True), (1, ANEW, 4, True), (2, ANEW, 100, True), (3, MERGED, 5, False), (22, MERGED, 3, False)],
 )
 def test_a_read_equals_the_upstream_during_and_after_backfill_and_folds(
-    spark: SparkSession, tmp_path: Path, seed: int, replaced_bytes: int
+    spark: SparkSession,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    seed: int,
+    replaced_bytes: int,
+    at_once: int,
+    broadcast: bool,
 ) -> None:
+    if not broadcast:
+        monkeypatch.setattr(read, "BROADCAST_KEYS", 2)  # so that layers are sorted and joined, as large ones are
+        monkeypatch.setattr(read, "SORTED_ROWS", 5)
     h = history(seed, width=1 + seed % 2, truncates=seed in (2, 3))
-    lake, spans = in_part(spark, tmp_path, h)
+    lake, spans = in_part(spark, tmp_path, h, at_once)
     lake.settings = Settings(replaced_bytes=replaced_bytes)
     index = lake.publish()
     part = lake.layout(complete=False)
@@ -110,13 +123,14 @@ def test_runs_and_tail_together_are_the_upstream(spark: SparkSession, tmp_path: 
     lake = Lake(spark, tmp_path, h)
     lake.scan(Span(None, None), 0, at=0)
     lake.fold(lake.layout(), 0)
-    made = []
+    with lake.meta.write() as c:
+        held = acquired(c)
+    writer = runs.RunWriter(lake.storage, lake.meta, lake.overlays.changes)
     for _ in range(6):
         h.run(12)
         index = lake.publish()
-        run = runs.write(lake.overlays, lake.storage, lake.meta, lake.relation, lake.layout(), index, limit=10)
-        assert run is not None
-        made.append(run)
+        made = writer.write(lake.relation, lake.layout(), index, lake.overlays._sees(lake.relation), held, limit=10)
+        assert made.runs
         h.run(5)
         index = lake.publish()
         layout = lake.layout()

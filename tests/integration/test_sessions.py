@@ -103,6 +103,18 @@ def test_the_changes_of_a_changelog_are_not_kept(hw: Any, database: Any) -> None
     wait_for(lambda: count() == before + 1, "the change is listed")
 
 
+def test_many_changes_are_shown_from_files_that_go_with_the_query(
+    hw: Any, database: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(read, "FEW_CHANGES", 3)
+    database.execute("UPDATE t SET v = v")
+    query = (
+        "SELECT count(*) AS n, count(DISTINCT index) AS indexes, max(index) - min(index) AS width FROM changelog('pg')"
+    )
+    wait_for(lambda: hw.sql(query)[0].rows.to_pylist() == [{"n": 10, "indexes": 10, "width": 9}], "all are listed")
+    assert not list((hw.home / "tmp" / "tail").glob("rows-*"))
+
+
 def test_a_file_that_went_missing_is_told_though_the_view_is_kept(hw: Any) -> None:
     assert total(hw, "t") == 55
     for file in (hw.home / "warehouse").glob("*/*.parquet"):

@@ -16,6 +16,7 @@ from deltalake.transaction import AddAction
 from headwater.backfill.files import FileWriter
 from headwater.model import DataFile
 from headwater.storage import LocalStorage
+from support.owned import PERMIT
 from support.upstreams import new_seed
 
 COLUMNS = {
@@ -112,7 +113,7 @@ def test_every_predicate_gives_the_same_rows_with_and_without_statistics(session
     rows, files = [], []
     for file in range(FILES):
         part = [{name: value(r, name, file) for name in COLUMNS} for _ in range(ROWS)]
-        with FileWriter(LocalStorage(tmp_path), "base", SCHEMA) as writer:
+        with FileWriter(LocalStorage(tmp_path), "base", SCHEMA, PERMIT, "scan-1") as writer:
             for at in range(0, ROWS, 4):
                 writer.write(pa.RecordBatch.from_pylist(part[at : at + 4], SCHEMA))
             files += writer.close()
@@ -137,7 +138,7 @@ def test_a_skipped_file_is_really_skipped(session: Any, tmp_path: Path) -> None:
     path = create_base(session, tmp_path / "base")
     files = []
     for file in range(3):
-        with FileWriter(LocalStorage(tmp_path), "base", SCHEMA) as writer:
+        with FileWriter(LocalStorage(tmp_path), "base", SCHEMA, PERMIT, "scan-1") as writer:
             row = dict.fromkeys(COLUMNS) | {
                 "id": file,
                 "name": f"n{file}",

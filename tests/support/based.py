@@ -1,4 +1,4 @@
-"""A relation with a real Delta base and no Spark: changes come from a log made by hand, folds are delta-rs's MERGE."""
+"""A relation with a real Delta base and no Spark: changes come from a hand-made log, folds are delta-rs's MERGE."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ import pyarrow as pa
 import sqlalchemy as sa
 from deltalake import CommitProperties, DeltaTable, Transaction
 
-from headwater.backfill.files import FileWriter
+from headwater.backfill.files import FileWriter, scan_label
 from headwater.engine.commit import epoch
 from headwater.engine.commit.committer import Committer
-from headwater.meta import epochs, intents, lease, relations, segments, spans, tables
+from headwater.meta import epochs, intents, relations, segments, spans, tables
 from headwater.meta.store import Meta
 from headwater.model import (
     Bound,
@@ -34,6 +34,7 @@ from headwater.model import (
 from support.defined import add_table
 from support.log import Log
 from support.messages import begin, commit, inbox, relation, row
+from support.owned import serving, taken_over
 
 INT4 = UpstreamType("int4", 23, ordered=True)
 SCHEMA = pa.schema([pa.field("id", pa.int32(), False), pa.field("n", pa.int32())])
@@ -44,13 +45,13 @@ Rows = dict[int, int]
 
 
 class DeafMeta(Meta):
-    """A meta whose answers get lost: a COMMIT is carried out and an error comes back, or it is not carried out."""
+    """A meta that loses responses: a COMMIT is executed and an error is returned, or it is not executed."""
 
     def __init__(self, url: str, rng: random.Random) -> None:
         super().__init__(url)
         self._rng = rng
-        self.lost = 0.0  # share of the answers
-        self.failed = 0.0  # share of the writes that are not carried out
+        self.lost = 0.0  # share of the responses
+        self.failed = 0.0  # share of the writes that are not executed
 
     @contextmanager
     def write(self) -> Iterator[sa.Connection]:
@@ -68,7 +69,7 @@ def _gone() -> sa.exc.OperationalError:
 
 
 def decided_before(meta: Meta) -> None:
-    """The machine has started again: what was decided before was decided in another life of the storage."""
+    """Simulates a reboot: everything decided before was decided in another life of the storage."""
     with meta.write() as c:
         for left in intents.all(c):
             body = json.dumps({**asdict(left.work), "boot": "before the power was lost"})
@@ -76,7 +77,7 @@ def decided_before(meta: Meta) -> None:
 
 
 class Based:
-    """A table of two columns, its upstream's states by index, and everything between them that works without Spark."""
+    """A table of two columns, its upstream's states by index, and everything in between that works without Spark."""
 
     def __init__(self, path: Path, rng: random.Random) -> None:
         self.rng = rng
@@ -91,9 +92,7 @@ class Based:
         self.while_merging: Callable[[], None] = lambda: None
         with self.meta.write() as c:
             self.id = self._define(c)
-            held = lease.take(c, "server", "test")
-        assert held is not None
-        self.held = held
+            self.held = serving(c)
         self.committer = self.new_committer()
 
     def _define(self, c: sa.Connection) -> int:
@@ -109,7 +108,7 @@ class Based:
         return id
 
     def new_committer(self) -> Committer:
-        return Committer(self.home, self.held, lambda *_: True, self)
+        return Committer(self.home, self.held, self)
 
     @property
     def relation(self) -> RelationInfo:
@@ -123,7 +122,7 @@ class Based:
             return None if newest is None else epochs.layout_at(c, self.id, newest.id)
 
     def batch(self) -> list[bytes]:
-        """A transaction of some changes as the upstream sends it; the states know of it from now on."""
+        """A transaction of some changes as the upstream sends it; the states include it from now on."""
         first = len(self.states)
         payloads = []
         for _ in range(self.rng.randrange(1, 4)):
@@ -147,7 +146,7 @@ class Based:
         self.cover()
 
     def cover(self) -> None:
-        """Covers what was read, now: the rest between two covers is not waited for."""
+        """Covers what was read, without waiting between two covers."""
         self.committer._rest_until.clear()
         self.committer.cover(self.id)
 
@@ -157,20 +156,18 @@ class Based:
         self.publish()
 
     def reboot(self) -> None:
-        """The machine has started again since anything was decided."""
+        """Simulates a reboot of the machine after everything decided so far."""
         decided_before(self.meta)
 
     def log_entry(self, version: int) -> Path:
         return self.home.path / self.relation.base_path / "_delta_log" / f"{version:020d}.json"
 
     def restart_capture(self) -> None:
-        """Another capture takes over where meta says."""
+        """Another capture takes over at meta's position."""
         with self.meta.write() as c:
-            held = lease.take(c, self.log.held.name, "test", force=True)
-        assert held is not None
-        self.log.held = held
-        with self.meta.write() as c:
-            segments.cut_back(c, held)
+            self.log.held = taken_over(c, self.log.held.name)
+        with self.meta.owned(self.log.held) as c:
+            segments.cut_back(c, self.log.id)
         self.log.writer = self.log.flow()
 
     def scan(self) -> bool:
@@ -182,19 +179,19 @@ class Based:
         chosen: SpanInfo = self.rng.choice(pending)
         index = self.log.info().committed_index
         rows = {k: v for k, v in self.states[index].items() if _inside(chosen.span, k)}
-        with FileWriter(self.home.storage, self.relation.base_path, SCHEMA, key=("id",)) as files:
+        where = self.home.storage, self.relation.base_path, SCHEMA
+        with FileWriter(*where, self.held.server.permit, scan_label(chosen.id), key=("id",)) as files:
             for part in _table(rows).to_batches():
                 files.write(part)
             written = files.close()
-        with self.meta.write() as c:
-            lease.check(c, self.held)
+        with self.meta.owned(self.held.server) as c:
             spans.scanned(c, chosen.id, ScanResult(f"at {index}", "0/1", written, len(rows)), index, "")
         return True
 
     def publish(self) -> None:
-        epoch.publish_if_moved(self.meta, self.held)
+        epoch.publish_if_moved(self.meta, self.held.server)
 
-    def remove(self, relation: RelationInfo, spans: list[Span]) -> int:
+    def remove(self, relation: RelationInfo, spans: list[Span], app_id: str, version: int) -> int:
         raise AssertionError("no span is read again here")
 
     def merge(self, relation: RelationInfo, layout: Layout, index: int, app_id: str, version: int) -> int:
@@ -219,9 +216,9 @@ class Based:
         DeltaTable(self.home.storage.address(relation.base_path)).optimize.compact()
 
     def assert_exact(self, earlier: Layout | None = None) -> None:
-        """Every covered span of the newest layout is the upstream's at its index, from the base alone.
+        """Every covered span of the newest layout equals the upstream's at its index, from the base alone.
 
-        Or of an earlier one, as a reader has pinned it.
+        Or of an earlier layout, as a reader has pinned it.
         """
         layout = earlier or self.layout
         assert layout is not None and (earlier or layout.base_version == self.relation.base_version)
@@ -232,7 +229,7 @@ class Based:
             assert found == sorted((k, v) for k, v in self.states[s.log_index].items() if _inside(s.span, k)), s
 
     def assert_changelog(self) -> None:
-        """The changelog holds every change once, in order, in files that are whole."""
+        """The changelog holds every change once, in order, in complete files."""
         found = self.log.read(TABLE)
         assert [r["index"] for r in found] == list(range(1, len(self.states)))
         assert [r["payload"][-4:] for r in found] == [p[-4:] for p in self.sent]

@@ -1,4 +1,4 @@
-"""Changed rows as they were, as far as the log tells: decoding needs no more of it than keys."""
+"""Changed rows as they were, as far as the log has them: decoding itself needs only the keys."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def decode_before(
 ) -> pa.ChunkedArray:
     """Per change the row as it was, as far as the upstream sent it: a struct of the relation's columns.
 
-    NULL where it sent nothing; all columns under REPLICA IDENTITY FULL, else the key alone.
+    NULL if it sent nothing; all columns under REPLICA IDENTITY FULL, otherwise only the key.
     """
     fields = list(arrow_schema(columns))
     chunks = []
@@ -27,7 +27,7 @@ def decode_before(
         if not piece.old_lengths.size:
             chunks.append(pa.nulls(piece.batch.num_rows, pa.struct(fields)))
             continue
-        nothing = (piece.old_lengths == NO_VALUE).all(axis=0)  # a row that was has at least its key
+        nothing = (piece.old_lengths == NO_VALUE).all(axis=0)  # an existing row has at least its key
         arrays = [
             _column(piece, piece.old_starts, piece.old_lengths, slot, column, key, Counter())
             for slot, column in enumerate(columns)

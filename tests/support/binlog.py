@@ -1,6 +1,6 @@
-"""A second reader of binlogs, for tests: plain Python over the server's own files, which shares no code with the first.
+"""A second reader of binlogs, for tests: plain Python over the server's own files, sharing no code with the first.
 
-It knows the column types of the tests' tables and no others.
+It supports only the column types of the tests' tables.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import pyarrow as pa
 
 MAGIC_BYTES, HEADER_BYTES, CHECKSUM_BYTES = 4, 19, 4
 QUERY, FORMAT, XID, TABLE_MAP, GTID, XA_PREPARE, PAYLOAD, MARIA_GTID = 2, 15, 16, 19, 33, 38, 40, 162
-PARTIAL = 39  # an update whose JSON values may be differences; the tests' tables have none
+PARTIAL = 39  # an update whose JSON values may be diffs; the tests' tables have none
 WRITES, UPDATES, DELETES = (23, 30), (24, 31, PARTIAL), (25, 32)
 V2 = (30, 31, 32, PARTIAL)
 LONG, LONGLONG, VARCHAR, NEWDECIMAL, BLOB = 3, 8, 15, 246, 252
@@ -25,7 +25,7 @@ Rows = list[bytes]
 
 @dataclass
 class Group:
-    """What one transaction of the log says: the place where it begins, and its rows, each as one run of bytes."""
+    """One transaction of the log: the place where it begins, and its rows, each as one run of bytes."""
 
     begins: int
     rows: Rows = field(default_factory=list)
@@ -33,7 +33,7 @@ class Group:
 
 @dataclass
 class Reader:
-    """Reads files in their order. `tables` are (schema, name) of those whose rows are wanted."""
+    """Reads files in order. `tables` are (schema, name) of those whose rows are wanted."""
 
     tables: frozenset[tuple[str, str]]
     done: list[tuple[int, Rows]] = field(default_factory=list)
@@ -45,7 +45,7 @@ class Reader:
         data = path.read_bytes()
         number = int(path.suffix[1:])
         at = MAGIC_BYTES
-        self._group = None  # a crash may have cut the last file's last transaction
+        self._group = None  # a crash may have truncated the last file's last transaction
         while at + HEADER_BYTES <= len(data):
             size = int.from_bytes(data[at + 9 : at + 13], "little")
             if at + size > len(data):
@@ -123,7 +123,7 @@ class Reader:
             end = after_image(body, at, columns)
             row = body[at:end]
             if kind in UPDATES:
-                at = end + (kind == PARTIAL)  # a byte of options stands between the images
+                at = end + (kind == PARTIAL)  # a byte of options lies between the images
                 end = after_image(body, at, columns)
                 row += body[at:end]
             self._group.rows.append(row)
@@ -169,7 +169,7 @@ def unpacked(body: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def packed_number(body: bytes, at: int) -> tuple[int, int]:
-    """A number of variable length, and where it ends."""
+    """A variable-length number, and where it ends."""
     width = {252: 2, 253: 3, 254: 8}.get(body[at], 0)
     if not width:
         return body[at], at + 1

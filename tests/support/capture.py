@@ -56,14 +56,15 @@ class Upstream:
 
     def goal(self) -> int:
         self.execute("SELECT pg_logical_emit_message(true, 'test', '')")
-        # where it is inserted, not where it is written: with synchronous_commit = off the last commits are not yet
+        # the insert position, not the write position: with synchronous_commit = off the last commits are not written
+        # yet
         return lsn_to_int(str(self.execute("SELECT pg_current_wal_insert_lsn()::text")[0][0]))
 
     def number(self, position: str) -> int:
         return lsn_to_int(position)
 
     def short_txn(self, txn: int) -> int:
-        return txn & 0xFFFFFFFF  # all that pgoutput tells
+        return txn & 0xFFFFFFFF  # all that pgoutput has
 
     def connect(self) -> Any:
         return psycopg.connect(self.dsn, autocommit=True)
@@ -78,7 +79,7 @@ class Upstream:
         return str(self.execute("SELECT pg_current_wal_flush_lsn()::text")[0][0])
 
     def oracle(self) -> list[tuple[int, list[bytes]]]:
-        """(32-bit xid, row messages) of every transaction since the start, in commit order, as the server tells it."""
+        """(32-bit xid, row messages) of every transaction since the start, in commit order, according to the server."""
         rows = self.execute(
             f"SELECT data FROM pg_logical_slot_peek_binary_changes('{self.oracle_slot}', NULL, NULL, "
             f"'proto_version', '1', 'publication_names', '{PUBLICATION}')"

@@ -20,7 +20,7 @@ TABLES = ("item", "other")
 
 @dataclass
 class Upstream:
-    """A database with the writers' tables; `began` is where its log stood when it was prepared."""
+    """A database with the writers' tables; `began` is the log's position when it was prepared."""
 
     database: MyDatabase
     began: Position
@@ -62,7 +62,7 @@ class Upstream:
         return txn
 
     def oracle(self) -> list[tuple[int, list[bytes]]]:
-        """(place where it begins, row images) of every transaction since the start, out of the server's own files."""
+        """(place where it begins, row images) of every transaction since the start, from the server's own files."""
         reader = Reader(frozenset((self.database.name, table) for table in TABLES))
         for name, *_ in self.execute("SHOW BINARY LOGS"):
             if Position.of(name, 0).file >= self.began.file:

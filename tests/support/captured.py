@@ -1,4 +1,4 @@
-"""Runs captures against a real server and reads their changelogs, whatever the kind of upstream."""
+"""Runs captures against a real server and reads their changelogs, for any kind of upstream."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from support.wait import wait_for
 
 @dataclass(frozen=True)
 class Definition:
-    """What a connection to an upstream is defined with; `tables` are (schema, name, upstream id) of those followed."""
+    """A connection's definition; `tables` are (schema, name, upstream id) of the followed ones."""
 
     type: str
     options: dict[str, str]
@@ -34,7 +34,7 @@ class Definition:
 
 
 class WriterThreads:
-    """Threads that write in random transactions until stopped; each runs `_run` with a seed. Prints its seed."""
+    """Threads that write random transactions until stopped; each runs `_run` with a seed. Prints its seed."""
 
     def __init__(self, seed: int, threads: int) -> None:
         print(f"writers: seed {seed}")
@@ -62,12 +62,12 @@ class WriterThreads:
 
 
 class CaptureUpstream(Protocol):
-    """What a captured database must tell."""
+    """What a captured database must provide."""
 
     def definition(self) -> Definition: ...
 
     def goal(self) -> int:
-        """The number of the log's end, after something was written that makes it move."""
+        """The number of the log's end, after a write that makes it advance."""
 
     def number(self, position: str) -> int: ...
 
@@ -75,7 +75,7 @@ class CaptureUpstream(Protocol):
         """A transaction's number as the oracle knows it."""
 
     def oracle(self) -> list[tuple[int, list[bytes]]]:
-        """(number, row messages) of every transaction since the start, in commit order, as another reader tells it."""
+        """(number, row messages) of every transaction since the start, in commit order, according to another reader."""
 
 
 @dataclass
@@ -84,7 +84,7 @@ class Captured:
 
     home: Home
     id: int
-    upstream: Any  # CaptureUpstream, and what its kind has besides
+    upstream: Any  # CaptureUpstream, plus what its kind adds
     process: subprocess.Popen[str] | None = None
     lines: list[str] = field(default_factory=list)
 
@@ -127,7 +127,7 @@ class Captured:
         self.process = subprocess.Popen(
             [
                 *(sys.executable, "-m", "headwater.capture.process", "--home", str(self.home.path)),
-                *("--connection", str(self.id), "--force", *(("--until", until) if until else ())),
+                *("--connection", str(self.id), "--alone", *(("--until", until) if until else ())),
             ],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -142,6 +142,12 @@ class Captured:
         assert process.stdout is not None
         for line in process.stdout:
             self.lines.append(line.strip())
+
+    def tell(self, word: str) -> None:
+        """Says a word to the process, as the server would do it."""
+        assert self.process is not None and self.process.stdin is not None
+        self.process.stdin.write(f"{word}\n")
+        self.process.stdin.flush()
 
     def close(self) -> int:
         """A clean end, as the server would do it."""
@@ -168,7 +174,7 @@ class Captured:
         return (self.home.path / "capture.log").read_text()
 
     def confirmed(self) -> str:
-        """What the upstream believes to be durable here; only of kinds that keep their log for us."""
+        """What the upstream believes to be durable here; only for kinds that retain their log for us."""
         return str(self.upstream.confirmed())
 
     def info(self) -> ConnectionInfo:
@@ -180,7 +186,7 @@ class Captured:
         wait_for(lambda: self.log().count("reading pg after") >= times, self.log()[-2000:], timeout_s)
 
     def wait_caught_up(self, timeout_s: float = 60.0) -> None:
-        """Waits until everything that is now in the upstream's log is published."""
+        """Waits until everything now in the upstream's log is published."""
         goal = self.upstream.goal()
 
         def there() -> bool:
@@ -231,7 +237,7 @@ class Captured:
 
 @contextlib.contextmanager
 def captured(path: Path, upstream: CaptureUpstream, **options: str) -> Iterator[Captured]:
-    """A defined connection whose process surely ends with the block."""
+    """A defined connection whose process is certain to end with the block."""
     it = Captured.define(path, upstream, **options)
     try:
         yield it

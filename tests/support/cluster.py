@@ -28,7 +28,7 @@ EXECUTOR_MEMORY = "512m"
 
 
 class Cluster:
-    """Started by `with`; its secret is in a file that only its user can read, as its processes want it."""
+    """Started by `with`; its secret is in a file that only its user can read, as its processes require."""
 
     def __init__(self, root: Path, workers: int = 2, cores: int = 1) -> None:
         self.root = root
@@ -72,7 +72,7 @@ class Cluster:
         self.workers.append(self._start(name, WORKER, *own, "--work-dir", str(self.root / name), self.url))
 
     def kill_worker(self, pid: int) -> None:
-        """kill -9 of a worker and of what it has started, as when its machine is lost."""
+        """kill -9 of a worker and its children, like the loss of its machine."""
         (worker,) = (w for w in self.workers if w.pid == pid)
         below = psutil.Process(worker.pid).children(recursive=True)
         worker.kill()
@@ -82,7 +82,7 @@ class Cluster:
                 process.kill()
 
     def end_applications(self) -> None:
-        """Ends every application, as an operator does on the master's page."""
+        """Ends every application, as an operator does on the master's web page."""
         page = self._said("master", r"Bound MasterWebUI to .* started at (http://\S+)")
         text = urllib.request.urlopen(f"{page}/json/", timeout=30).read()
         for running in json.loads(text)["activeapps"]:
@@ -90,7 +90,7 @@ class Cluster:
             urllib.request.urlopen(f"{page}/app/kill/", form, timeout=30).close()
 
     def executors(self) -> list[psutil.Process]:
-        """The executors that live, whoever's they are."""
+        """The live executors of all applications."""
         below = [p for w in self.workers if w.poll() is None for p in psutil.Process(w.pid).children()]
         found = []
         for process in below:
@@ -135,7 +135,7 @@ class Cluster:
         return self.root / f"{name}.log"
 
     def _said(self, name: str, pattern: str) -> str:
-        """What a process has written to its log; the first group, if there is one."""
+        """Waits for text in a process's log; returns the first group, if there is one."""
 
         def said() -> re.Match[str] | None:
             return re.search(pattern, self._log(name).read_text(errors="replace"))

@@ -1,4 +1,4 @@
-"""A relation whose base, meta and changelog are real and small, for tests of what commits to it. No Spark."""
+"""A relation whose base, meta and changelog are real and small, for tests of commits to it. No Spark."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from typing import Any, Self
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from deltalake import DeltaTable, Schema
+from deltalake import CommitProperties, DeltaTable, Schema, Transaction
 
 from headwater.engine.commit import epoch
 from headwater.engine.commit.committer import Committer
 from headwater.engine.home import Home
-from headwater.meta import connections, epochs, lease, relations, segments, spans
+from headwater.meta import connections, epochs, relations, segments, spans
 from headwater.model import (
     Bound,
     Column,
@@ -32,10 +32,12 @@ from headwater.model import (
     TableState,
     UpstreamType,
 )
+from headwater.ownership.lease import Lease, Leases
+from headwater.ownership.names import Name
 from headwater.relation import base
-from headwater.source.connected import passed
 from headwater.source.postgres.session import int_to_lsn
 from support.defined import add_table
+from support.owned import acquired, serving
 
 TABLE = 4711  # the upstream's own id
 SCHEMA = pa.schema([("id", pa.int32()), ("v", pa.int32())])
@@ -57,8 +59,8 @@ class Commits:
     """A home with a connection, a table that is being filled, and the committer of its base."""
 
     home: Home
-    held: lease.Lease
-    capture: lease.Lease
+    held: Leases
+    capture: Lease
     connection_id: int
     relation_id: int
     committer: Committer = field(init=False)
@@ -72,8 +74,7 @@ class Commits:
         home = Home.open(path)
         with home.meta.write() as c:
             connection_id = _connection(c)
-            held, capture = lease.take(c, "server", "me"), lease.take(c, f"capture:{connection_id}", "me")
-            assert held is not None and capture is not None
+            held, capture = serving(c), acquired(c, Name.connection(connection_id))
         made = cls(home, held, capture, connection_id, 0)
         made.relation_id = made.add_relation("t", spans_of, ordered=ordered, planned=planned)
         made.restart()
@@ -95,23 +96,23 @@ class Commits:
 
     def restart(self) -> Committer:
         """Another process's committer, which knows what meta knows."""
-        self.committer = Committer(self.home, self.held, passed, self)
+        self.committer = Committer(self.home, self.held, self)
         return self.committer
 
     def cover(self) -> Epoch | None:
-        """A cover that does not rest because of the one before it."""
+        """A cover without the pause after the previous one."""
         self.committer._rest_until.clear()
         return self.committer.cover(self.relation_id)
 
     def log(self, changes: int, position: int, *, table: int = TABLE, txn: int = 0) -> int:
         """Publishes a segment of changes to a table, up to a position; returns its last index."""
-        with self.home.meta.write() as c:
+        with self.home.meta.owned(self.capture) as c:
             first = connections.get(c, self.connection_id).last_index + 1
             last = first + changes - 1
             part = Part(table, 1, 0, changes, first, last)
             new = Segment(self.connection_id, first, last, last, f"s{first}", 1, txn or first, txn or last, (part,))
             at = int_to_lsn(position)
-            segments.publish(c, self.capture, new, resume_position=at, position=at, last_txn=last)
+            segments.publish(c, new, resume_position=at, position=at, last_txn=last)
         return last
 
     def idle(self, position: int) -> None:
@@ -119,7 +120,7 @@ class Commits:
             connections.advance(c, self.connection_id, int_to_lsn(position))
 
     def scan(self, which: int, ids: list[int], high: int, *, log_index: int = 0, life: str = "1") -> str:
-        """Records that the span of this ordinal was read: these ids, up to a place in the log; gives its file."""
+        """Records that the span of this ordinal was read: these ids, up to a place in the log; returns its file."""
         file = self.file(ids)
         with self.home.meta.write() as c:
             info = spans.all(c, self.relation_id)[which]
@@ -158,10 +159,10 @@ class Commits:
             return None if newest is None else epochs.layout_at(c, self.relation_id, newest.id)
 
     def publish(self) -> Epoch | None:
-        return epoch.publish_if_moved(self.home.meta, self.held)
+        return epoch.publish_if_moved(self.home.meta, self.held.server)
 
     def ids(self, version: int | None = None) -> list[int]:
-        """What the base holds, at a version or now."""
+        """The base's contents, at a version or now."""
         table = DeltaTable(self.home.storage.address(self.relation.base_path), version=version)
         return sorted(pa.table(table.to_pyarrow_table())["id"].to_pylist())
 
@@ -174,9 +175,12 @@ class Commits:
         self.merged.append((index, version))
         return base.add_files(self.home.storage, relation.base_path, [self.file([])], app_id, version)
 
-    def remove(self, relation: RelationInfo, gone: list[Span]) -> int:
-        self.emptied.append(gone)
-        DeltaTable(self.home.storage.address(relation.base_path)).delete()
+    def remove(self, relation: RelationInfo, gone: list[Span], app_id: str, version: int) -> int:
+        """As Spark does it: once per number, and not once that has been passed."""
+        table = DeltaTable(self.home.storage.address(relation.base_path))
+        if (table.transaction_version(app_id) or -1) < version:
+            self.emptied.append(gone)
+            table.delete(commit_properties=CommitProperties(app_transactions=[Transaction(app_id, version)]))
         return self.delta_version()
 
 
@@ -195,7 +199,7 @@ def _connection(c: Any) -> int:
 
 
 class Held:
-    """A step that waits inside a thread until it is let go."""
+    """A step that waits in a thread until it is released."""
 
     def __init__(self) -> None:
         self.reached, self.free = threading.Event(), threading.Event()

@@ -1,4 +1,4 @@
-"""Connections and tables that are defined in meta alone, for tests that need no upstream behind them."""
+"""Connections and tables defined only in meta, for tests that need no upstream."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from headwater.model import Column, ConnectionState
 
 @contextmanager
 def home_with(path: Path, *tables: str, running: bool = True) -> Iterator[Home]:
-    """A home with a connection `pg`, its id 1, and tables without columns, their ids from 1 on."""
+    """A home with a connection `pg`, id 1, and tables without columns, ids from 1 on."""
     home = Home.open(path)
     with home.meta.write() as c:
         id = add_connection(c)

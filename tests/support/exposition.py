@@ -1,4 +1,4 @@
-"""A strict reader of Prometheus' text format, version 0.0.4: what it does not accept, no scraper needs to."""
+"""A strict parser of Prometheus' text format, version 0.0.4: what it rejects, no scraper has to accept."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SUFFIXES = {"summary": ("_sum", "_count"), "counter": ("",), "gauge": ("",)}
 
 @dataclass
 class Read:
-    """A family as it was read."""
+    """A family as parsed."""
 
     kind: str
     help: str

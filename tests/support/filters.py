@@ -1,4 +1,4 @@
-"""Random filters and rows, and the verdict that SQL gives, naively."""
+"""Random filters and rows, and SQL's result for them, computed naively."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def random_condition(r: random.Random, depth: int) -> Condition:
 
 
 def judge(condition: Condition, row: dict[str, Any]) -> bool | None:
-    """SQL's three-valued verdict, naively."""
+    """SQL's three-valued result, computed naively."""
     if isinstance(condition, Joined):
         verdicts = [judge(p, row) for p in condition.parts]
         if condition.word == "not":

@@ -7,7 +7,7 @@ noticed, and nothing shows when that is.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -19,14 +19,15 @@ SETTINGS = {"synchronous_standby_names": "nobody", "synchronous_commit": "local"
 
 @dataclass(frozen=True)
 class Commit:
-    """A commit that hangs: the process that waits, and its transaction."""
+    """A hanging commit: the process that waits, and its transaction."""
 
     pid: int
     txn: int
+    release: Callable[[], None]
 
 
 def server_with_silent_standby(version: int = 18) -> EmbeddedPostgres:
-    """A server where sessions that `SET synchronous_commit = on` wait for ever at their commit, and others do not."""
+    """A server where sessions that `SET synchronous_commit = on` wait forever at their commit, and others do not."""
     return EmbeddedPostgres(version, SETTINGS)
 
 
@@ -42,10 +43,14 @@ def hanging_commit(server: EmbeddedPostgres, *statements: str, database: str | N
         pid = writer.info.backend_pid
         commit = threading.Thread(target=writer.execute, args=("COMMIT",))
         commit.start()
+
+        def release() -> None:
+            server.execute(f"SELECT pg_cancel_backend({pid})")  # ends the wait, not the commit
+            commit.join(20)
+
         waits = f"SELECT 1 FROM pg_stat_activity WHERE pid = {pid} AND wait_event = 'SyncRep'"
         try:
             wait_for(lambda: server.execute(waits), "the commit hangs", 20)
-            yield Commit(pid, txn)
+            yield Commit(pid, txn, release)
         finally:
-            server.execute(f"SELECT pg_cancel_backend({pid})")  # ends the wait, not the commit
-            commit.join(20)
+            release()

@@ -1,7 +1,7 @@
-"""A model of a database under concurrent writers: commit order, visibility and locks as PostgreSQL has them.
+"""A model of a database under concurrent writers: commit order, visibility and locks as in PostgreSQL.
 
 A transaction's commit record enters the log at one moment (`logged`), and the transaction becomes visible at a later
-one (`end`); in between it keeps its locks. Snapshots list what is not over. Scans read what is visible.
+one (`end`); in between it keeps its locks. Snapshots list unfinished transactions. Scans read what is visible.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ ABSENT = None
 
 
 class Change(NamedTuple):
-    """A committed change; a change of the key has been taken apart into a delete and an insert."""
+    """A committed change; a key change is split into a delete and an insert."""
 
     index: int
     txn: int
@@ -54,7 +54,7 @@ class Scan:
 
 
 class Model:
-    """The database. Each step is ignored where PostgreSQL would make it wait."""
+    """The database. A step that PostgreSQL would make wait is ignored."""
 
     def __init__(self, keys: Sequence[Key], place: dict[Key, int], first_xid: int, rows: dict[Key, int]) -> None:
         self.keys = keys
@@ -117,7 +117,7 @@ class Model:
         self.commits.append(self._index)
 
     def end(self, who: int) -> None:
-        """A logged transaction becomes visible; any other is rolled back."""
+        """Makes a logged transaction visible; rolls back any other."""
         if not self.running:
             return
         txn = self.running.pop(who % len(self.running))
@@ -125,7 +125,7 @@ class Model:
             self.visible = self._with(self.visible, txn)
 
     def scan(self, span: int) -> None:
-        """Reads a span once; the table lock waits for a TRUNCATE that is not over."""
+        """Reads a span once; the table lock waits for an unfinished TRUNCATE."""
         if span in self.scans or any(t.exclusive for t in self.running):
             return
         running = [t.xid for t in self.running]
@@ -164,7 +164,7 @@ class Model:
 
 
 def apply(state: dict[Key, int], change: Change) -> None:
-    """What a change does to the rows."""
+    """Applies a change to the rows."""
     if change.op is Op.TRUNCATE:
         state.clear()
     elif change.op is Op.DELETE:
@@ -212,7 +212,7 @@ STEPS = st.one_of(FEW_STEPS, st.integers(0, 2**32).map(long_history), st.integer
 
 
 def run(model: Model, steps: Sequence[tuple[object, ...]], spans: Sequence[Span]) -> None:
-    """Plays the steps, then ends everything and scans what is left."""
+    """Plays the steps, then ends everything and scans the rest."""
     for name, *arguments in steps:
         numbers = [a if a is None else int(a) for a in arguments]  # type: ignore[call-overload]
         if name == "write":
@@ -239,7 +239,7 @@ def key_table(columns: Sequence[Column], keys: Sequence[Key]) -> pa.Table:
 
 
 def by_rule(sees: Sees) -> Judge:
-    """The judge of a kind of upstream: which of the changes count, TRUNCATEs left out."""
+    """The judge for a kind of upstream: which of the changes count, without TRUNCATEs."""
 
     def judge(layout: Layout, columns: tuple[Column, ...], changes: list[Change]) -> list[bool]:
         keys = key_table(columns, [c.key for c in changes if c.key is not None])
@@ -257,7 +257,7 @@ def read(
     judge: Judge | None = None,
     sees: Sees = sees,
 ) -> dict[Key, int]:
-    """A relation as its readers get it: base rows of covered spans, overlaid by the last counted change of each key."""
+    """A relation as its readers see it: base rows of covered spans, overlaid by the last counted change of each key."""
     spans = [s.span for s in layout.spans]
 
     def places(keys: Sequence[Key]) -> list[int]:

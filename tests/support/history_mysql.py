@@ -1,7 +1,7 @@
 """The model database as MySQL numbers it: a transaction's number is where it begins in the log.
 
-What a scan saw is told by one place: everything that ends at or before it was visible. It may have seen more, which
-then is applied again.
+What a scan saw is given by one place: everything that ends at or before it was visible. It may have seen more, which
+is then applied again.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ EVENT_BYTES = 100  # of every transaction
 
 
 class PlacedModel(Model):
-    """A database whose log is a file of places. `late` says how many transactions a scan's place may lie behind."""
+    """A database whose log is a file of places. `late` is how many transactions a scan's place may lag behind."""
 
     late: Random | None = None
 
     def place_of(self, commits: int) -> int:
-        """The number of the place after so many commits."""
+        """The number of the place after `commits` commits."""
         return FILE << 36 | (4 + commits * EVENT_BYTES)
 
     def commit_record(self, who: int) -> None:

@@ -1,4 +1,4 @@
-"""What tests do to an open home that no user can."""
+"""What tests do to an open home that users cannot."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ from headwater.engine.home import Home
 
 
 def change_settings(home: Home, **values: Any) -> None:
-    """Other settings from now on, for everything that holds this home; they are fixed otherwise."""
+    """Changes the settings from now on, for everything that holds this home; otherwise they are fixed."""
     object.__setattr__(home, "settings", replace(home.settings, **values))

@@ -13,5 +13,5 @@ QUERY = (
 
 
 def check_invariant(total: Any, a: Any, b: Any) -> None:
-    """Money is neither made nor lost: a transfer is seen in both tables or in none."""
+    """Money is neither created nor lost: a transfer is seen in both tables or in none."""
     assert (int(total), int(a), int(b)) == (TOTAL, ACCOUNTS, ACCOUNTS), (total, a, b)

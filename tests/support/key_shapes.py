@@ -1,14 +1,25 @@
-"""Tables for every shape of key: how each is declared, filled and, where the server lacks something, stood in for."""
+"""Tables for every shape of key of PostgreSQL: how each is declared and filled, and what the server has to bring."""
 
 from __future__ import annotations
 
 import shutil
 import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
+from typing import Any
 
-ROWS = 500
-LOCALE = "en_US"  # orders a < B < c, which is nobody's byte order
+import pytest
+
+from headwater.demo.embedded import EmbeddedPostgres
+from headwater.source.postgres.session import quote_identifier
+
+ROWS = 230
+_numbers = count(1)
+LOCALE = "en_US"  # orders a < B < c, which is not byte order
 
 
 @dataclass(frozen=True)
@@ -19,9 +30,10 @@ class Shape:
     key: str
     values: str
     rows: int = ROWS
-    analysed: bool = False  # else the server has never counted the table
-    dense: bool = False  # cut by arithmetic
+    analysed: bool = False  # otherwise the server has never analyzed the table
+    dense: bool = False  # divided by arithmetic
     ordered: bool | None = None  # whether the lake can tell the spans apart; None: not asserted
+    alone: bool = True  # whether a row can be read by its key as the lake prints it
     tail: str = ""  # of CREATE TABLE
     more: tuple[str, ...] = ()  # statements after CREATE TABLE
     table: str = "t"
@@ -36,7 +48,7 @@ SHUFFLED = "(i * 7919 % 10007)"  # distinct for all rows, in no order
 WORD = f"chr(97 + i % 26) || CASE WHEN i % 2 = 0 THEN upper(md5({SHUFFLED}::text)) ELSE md5({SHUFFLED}::text) END"
 UNICODE = f"(ARRAY['a','B','é','Z','z','ß','日','😀',' ','-','''','\\'])[1 + i % 12] || {SHUFFLED}"
 
-# As the extension declares it, with its comparisons in SQL instead of C: the embedded server does not bring it.
+# As the extension declares it, with its comparisons in SQL instead of C: the embedded server does not include it.
 CITEXT = (
     "CREATE TYPE ext.citext",
     "CREATE FUNCTION ext.citextin(cstring) RETURNS ext.citext AS 'textin' LANGUAGE internal IMMUTABLE STRICT",
@@ -65,12 +77,12 @@ CITEXT = (
 
 
 def can_compile_locale() -> bool:
-    """The embedded server is built without ICU and finds no locale here, but the C library can be given one."""
+    """Whether a locale can be compiled: the embedded server has no ICU and finds no locale, but libc accepts one."""
     return shutil.which("localedef") is not None and (Path("/usr/share/i18n/locales") / LOCALE).exists()
 
 
 def compile_locale(folder: Path) -> None:
-    """Puts the locale where the C library of a server started with LOCPATH=folder finds it."""
+    """Puts the locale where the libc of a server started with LOCPATH=folder finds it."""
     command = ["localedef", "-i", LOCALE, "-f", "UTF-8", str(folder / f"{LOCALE}.UTF-8")]
     subprocess.run(command, check=True, capture_output=True, timeout=60)
 
@@ -91,11 +103,11 @@ SETUP = (
 LOW, HIGH = -(2**63), 2**63 - 1
 FOUR = 'a int, b text COLLATE "C", c date, d int8'
 SHAPES: dict[str, Shape] = {
-    "int4_dense": one("int", "i", analysed=True, dense=True, ordered=True),
-    "int4_dense_never_analysed": one("int", "i", ordered=True),
+    "int_dense": one("int", "i", analysed=True, dense=True, ordered=True),
+    "int_dense_never_analysed": one("int", "i", ordered=True),
     "int4_negative": one("int", "i - 300", analysed=True, dense=True, ordered=True),
     "int2": one("smallint", "i * 50 - 15000", ordered=True),
-    "int8_sparse": one("bigint", "i::bigint * 1000003 * 1000 - 5", analysed=True, ordered=True),
+    "int_sparse": one("bigint", "i::bigint * 1000003 * 1000 - 5", analysed=True, ordered=True),
     "int8_skewed": one("bigint", "CASE WHEN i % 9 = 0 THEN i * 10000000000 ELSE i END", analysed=True, ordered=True),
     "int8_both_limits": one(
         "bigint", f"CASE WHEN i % 2 = 0 THEN {LOW} + i - 2 ELSE {HIGH} - i + 1 END", analysed=True, ordered=True
@@ -109,7 +121,7 @@ SHAPES: dict[str, Shape] = {
     "float4": one("float4", "sqrt(i) - 9"),
     "uuid": one("uuid", "md5(i::text)::uuid", ordered=True),
     "text_C": one('text COLLATE "C"', UNICODE, ordered=True),
-    "text_default": one("text", UNICODE, ordered=True),
+    "text": one("text", UNICODE, ordered=True),
     f"text_{COLLATED}": one("text COLLATE collated", WORD, ordered=not can_compile_locale() and None),
     f"varchar_{COLLATED}": one("varchar(80) COLLATE collated", UNICODE, ordered=not can_compile_locale() and None),
     "text_with_empty_and_blanks": one(
@@ -136,7 +148,7 @@ SHAPES: dict[str, Shape] = {
     "inet": one("inet", f"'10.0.0.0'::inet + {SHUFFLED}"),
     "bit": one("bit(16)", f"{SHUFFLED}::bit(16)"),
     "jsonb": one("jsonb", f"jsonb_build_object('a', {SHUFFLED})"),
-    "array": one("int[]", f"ARRAY[i % 5, {SHUFFLED}]"),
+    "array": one("int[]", f"ARRAY[i % 5, {SHUFFLED}]", alone=False),  # the lake prints a list, not an array literal
     "composite_type": one("pair", f"ROW(i % 5, 'x' || {SHUFFLED})::pair"),
     "range": one("int4range", f"int4range({SHUFFLED}, {SHUFFLED} + 5)"),
     "oid": one("oid", "i"),
@@ -198,3 +210,34 @@ SHAPES: dict[str, Shape] = {
         ),
     ),
 }
+
+
+def fill(database: Any, shape: Shape) -> str:
+    """A table of that shape in a schema of its own, which is returned; `v` numbers the rows."""
+    schema = f"s{next(_numbers)}"
+    name = f"{schema}.{quote_identifier(shape.table)}"
+    database.execute(f"CREATE SCHEMA {schema}")
+    database.execute(f"CREATE TABLE {name} (v int, {shape.columns}, PRIMARY KEY ({shape.key})) {shape.tail}")
+    for statement in shape.more:
+        database.execute(statement.format(table=name, schema=schema))
+    # Rows arrive in no order of the key.
+    numbers = f"(SELECT g FROM generate_series(1, {shape.rows}) g ORDER BY g * 31 % 101, g) x(i)"
+    database.execute(f"INSERT INTO {name} SELECT i, {shape.values} FROM {numbers}")
+    if shape.analysed:
+        database.execute(f"ANALYZE {name}")
+    return schema
+
+
+@contextmanager
+def server() -> Iterator[EmbeddedPostgres]:
+    """A server that counts no table by itself, and finds a collated locale where the machine can make one."""
+    with tempfile.TemporaryDirectory(prefix="headwater-locales-") as folder, pytest.MonkeyPatch.context() as patch:
+        Path(folder).chmod(0o755)  # the server may run as another user
+        if can_compile_locale():
+            compile_locale(Path(folder))
+        patch.setenv("LOCPATH", folder)
+        with EmbeddedPostgres(18, {"fsync": "off", "autovacuum": "off"}, database="own") as made:
+            patch.delenv("LOCPATH")
+            for statement in SETUP:
+                made.execute(statement)
+            yield made

@@ -1,4 +1,4 @@
-"""A home for tests: definitions for a database's tables, a server as a process of its own, and waiting for it."""
+"""A home for tests: definitions for a database's tables, a server as a separate process, and waiting for it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def definitions(database: Any, tables: Sequence[str], *, connection: str = "pg",
 
 
 class Lake:
-    """A home whose server is a process of its own, so that it can be killed."""
+    """A home whose server is a separate process, so that it can be killed."""
 
     def __init__(self, home: Path, text: str, *arguments: str) -> None:
         self.home = home
@@ -47,7 +47,8 @@ class Lake:
     def start(self, crash: str | None = None, **settings: str) -> None:
         """Starts `headwater run`; with `crash` it dies at that point. `settings` are added to its environment."""
         environment = {k: v for k, v in os.environ.items() if k != "HEADWATER_CRASH"}
-        environment["HEADWATER_TAIL_CHANGES"] = "100"  # so that runs are made and merged all the time
+        environment["HEADWATER_TAIL_CHANGES"] = "100"  # so that runs are created and merged all the time
+        environment["HEADWATER_SLICE_CHANGES"] = "10000"  # so that they are made of several slices
         environment["HEADWATER_REPLACED_BYTES"] = random.choice(["0", "4000000"])  # both ways to fold
         print(f"bases below {environment['HEADWATER_REPLACED_BYTES']} bytes are written anew", flush=True)
         environment.update(settings)
@@ -94,19 +95,19 @@ class Lake:
         return self.remote().verify(table)
 
     def children(self, module: str) -> list[psutil.Process]:
-        """The living processes below the server that run a module."""
+        """The live processes below the server that run a module."""
         assert self.process is not None
         found = []
         for child in psutil.Process(self.process.pid).children(recursive=True):
             try:
-                if module in child.cmdline():  # a word of its own: the JVM names its workers, too
+                if module in child.cmdline():  # as a whole word: the JVM's command line also names its workers
                     found.append(child)
             except (psutil.ZombieProcess, psutil.NoSuchProcess):
-                continue  # ended while we looked
+                continue  # ended meanwhile
         return found
 
     def kill(self) -> None:
-        """kill -9 of the server alone; its captures and its JVM notice by themselves."""
+        """kill -9 of the server alone; its captures and its JVM notice on their own."""
         assert self.process is not None
         self.process.kill()
         self.process.wait(30)
@@ -136,14 +137,14 @@ class Lake:
 
 
 def assert_equal(found: Sequence[Verified], *, filling: bool = False) -> None:
-    """Every table was compared and is equal; while tables are `filling`, some may be left out, but never all."""
+    """Asserts that every table was compared and is equal; while tables are `filling`, some may be skipped, not all."""
     assert [v for v in found if not v.skipped], f"nothing was compared: {found}"
     for v in found:
         assert v.equal or (filling and v.skipped), v
 
 
 def await_equal(verify: Callable[[], Sequence[Verified] | None], *, filling: bool = False) -> None:
-    """`assert_equal`, once enough can be compared; a difference fails at once. None of `verify`: not possible now."""
+    """`assert_equal`, once enough can be compared; a difference fails immediately. None: not possible yet."""
 
     def compared() -> bool:
         found = verify() or ()

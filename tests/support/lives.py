@@ -1,7 +1,7 @@
-"""The model database with crashes: commits that were not yet on disk are undone, and their numbers are given again.
+"""The model database with crashes: commits that were not on disk yet are undone, and their numbers are reused.
 
-So it is with `synchronous_commit = off`: a transaction is visible before its commit is durable. What the log holds was
-durable before it was sent. A scan survives a crash only if the log had come past it; every other one is forgotten.
+That is how `synchronous_commit = off` works: a transaction is visible before its commit is durable. What the log holds
+was durable before it was sent. A scan survives a crash only if the log had passed it; all others are discarded.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class MortalModel(Model):
         self.first_xid = first_xid
         self.wal: list[tuple[bool, int]] = []  # committed, xid
         self.captured = 0
-        self.high: dict[int, int] = {}  # span → how much of `wal` there was when it was scanned
+        self.high: dict[int, int] = {}  # span → the length of `wal` when it was scanned
         self.undone = 0
 
     def commit_record(self, who: int) -> None:
@@ -43,11 +43,11 @@ class MortalModel(Model):
             self.high[span] = len(self.wal)
 
     def capture(self) -> None:
-        """The capture reads everything that there is: all of it is durable from now on."""
+        """The capture reads everything available: all of it is durable from now on."""
         self.captured = len(self.wal)
 
     def crash(self, lost: int, *, forget: bool = True) -> None:
-        """Loses at most so many of the last records, and never one that was captured.
+        """Loses up to `lost` of the last records, but never one that was captured.
 
         `forget`: scans that the log has not passed go back to pending, as the rule for another life demands.
         """
@@ -66,7 +66,7 @@ class MortalModel(Model):
 
 
 def play(model: MortalModel, seed: int, spans: int) -> None:
-    """A long random history with crashes; then everything ends, and what is left is scanned."""
+    """A long random history with crashes; then everything ends, and the rest is scanned."""
     random = Random(seed)
     for name in random.choices(list(WEIGHTS), list(WEIGHTS.values()), k=random.randint(30, 200)):
         who, key = random.randrange(4), random.choice(model.keys)

@@ -1,4 +1,4 @@
-"""A changelog that is written to without an upstream."""
+"""A changelog that is written without an upstream."""
 
 from __future__ import annotations
 
@@ -8,14 +8,16 @@ from typing import Any
 from headwater.changelog import reader
 from headwater.changelog.writer import SegmentWriter
 from headwater.engine.home import Home
-from headwater.meta import connections, lease, segments
-from headwater.meta.lease import Lease
+from headwater.meta import connections, segments
+from headwater.ownership.lease import Lease
+from headwater.ownership.names import Name
 from headwater.source.postgres.frame import PostgresFraming
 from support.messages import inbox
+from support.owned import acquired
 
 
 class Log:
-    """A home with one connection, written to without an upstream."""
+    """A home with one connection, written without an upstream."""
 
     def __init__(self, path: Path) -> None:
         self.home = Home.open(path)
@@ -31,9 +33,7 @@ class Log:
                 txn=100,
                 server_life="",
             )
-            held = lease.take(c, f"capture:{self.id}", "test")
-        assert held is not None
-        self.held: Lease = held
+            self.held: Lease = acquired(c, Name.connection(self.id))
         self.writer = self.flow()
 
     def flow(self) -> SegmentWriter:

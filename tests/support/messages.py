@@ -1,4 +1,4 @@
-"""Log messages made by hand, as a PostgreSQL walsender sends them."""
+"""Hand-made log messages, as a PostgreSQL walsender sends them."""
 
 from __future__ import annotations
 

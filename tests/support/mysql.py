@@ -1,7 +1,7 @@
-"""A real MySQL 9.7 without Docker, out of Debian sid: fetched once by root, then run by any account.
+"""A real MySQL 9.7 without Docker, from Debian sid: downloaded once by root, then run by any account.
 
-`python tests/support/mysql.py --setup` fetches it. Debian's own loader and libraries come along and run the server, so
-that nothing has to fit the machine's, and nothing needs chroot.
+`python tests/support/mysql.py --setup` downloads it. Debian's own loader and libraries come along and run the server,
+so it depends on nothing on the machine and needs no chroot.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class MyDatabase:
 
     @property
     def options(self) -> dict[str, str]:
-        """What CREATE CONNECTION would say."""
+        """The options that CREATE CONNECTION would have."""
         server = self.server
         place = {"hostname": server.host, "port": str(server.port), "username": self.user}
         return {**place, "database.name": self.name}
@@ -90,7 +90,7 @@ class MyDatabase:
         return Endpoint.of(self.options, self.password)
 
     def as_user(self, user: str) -> MyDatabase:
-        """The same database for somebody whose password is their name."""
+        """The same database for a user whose password is their name."""
         return replace(self, user=user, password=user)
 
     def connect(self, **options: Any) -> Any:
@@ -101,13 +101,13 @@ class MyDatabase:
 
 
 def directory() -> Path:
-    """Where set-up puts the server: outside the repository, so that it outlives a clone."""
+    """Where setup puts the server: outside the repository, so that it outlives a clone."""
     given = os.environ.get("HEADWATER_MYSQL")
     return Path(given) if given else Path.home() / ".cache" / "headwater" / "mysql-9.7"
 
 
 def setup() -> None:
-    """Fetches the server unless it is there; an error says what the machine lacks."""
+    """Downloads the server unless it exists; an error says what the machine lacks."""
     folder = directory()
     if (folder / PARTS[0]).exists():
         return

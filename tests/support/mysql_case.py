@@ -1,4 +1,4 @@
-"""A type of MySQL or MariaDB with values, as the lists of `support.mysql_types` hold them."""
+"""A type of MySQL or MariaDB with values, as in the lists of `support.mysql_types`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MARIADB = frozenset({"mariadb"})
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A column type, its lake type, and values: SQL literal and what the lake holds (NOT_KEPT: NULL, and counted)."""
+    """A column type, its lake type, and values: SQL literal and lake value (NOT_KEPT: NULL, and counted)."""
 
     ddl: str
     lake: str

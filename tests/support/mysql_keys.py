@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from headwater.source.mysql.client.session import quote_identifier
@@ -23,9 +23,10 @@ class Shape:
     values: Callable[[int], str]
     rows: int = ROWS
     ordered: bool | None = None  # whether the lake can tell the spans apart; None: not asserted
+    alone: bool = True  # whether a row can be read by its key as the lake prints it
     flavours: frozenset[str] = BOTH
     table: str = "t"
-    unique: bool = False  # the key is no primary key but a unique one, without NULLs; `more` are further indexes
+    unique: bool = False  # the key is a unique key without NULLs, not the primary key; `more` are further indexes
     more: str = ""
 
 
@@ -70,7 +71,7 @@ SHAPES: dict[str, Shape] = {
     "decimal_long": one("decimal(65,30)", lambda i: f"{'-' * (i % 2)}{i}{'7' * 30}.{i:030d}", ordered=False),
     "double": one("double", lambda i: f"{(i - 100) ** 5 / 3!r}"),
     "float": one("float", lambda i: f"{(i - 100) / 7}"),
-    "varchar_ci": one(UTF8 + "utf8mb4_general_ci", words, ordered=False),
+    "text": one(UTF8 + "utf8mb4_general_ci", words, ordered=False),
     "varchar_unicode_ci": one(UTF8 + "utf8mb4_unicode_ci", words, ordered=False),
     "varchar_0900": one(UTF8 + "utf8mb4_0900_ai_ci", words, ordered=False, flavours=MYSQL),
     "varchar_uca1400": one(UTF8 + "uca1400_ai_ci", words, ordered=False, flavours=MARIADB),
@@ -142,25 +143,21 @@ SHAPES: dict[str, Shape] = {
 }
 
 
-def names(flavour: str) -> list[str]:
-    return [name for name, shape in SHAPES.items() if flavour in shape.flavours]
-
-
 def fill(database: MyDatabase, shape: Shape) -> None:
-    """A table of that shape; `v` numbers the rows, which arrive in no order of the key."""
+    """A table of that shape; `v` numbers the rows, which are inserted in no key order."""
     name = quote_identifier(shape.table)
     numbers = sorted(range(1, shape.rows + 1), key=lambda i: (i * 31 % 101, i))
     with database.connect(charset="utf8mb4") as session, session.cursor() as cursor:
         cursor.execute("SET time_zone = '+00:00'")
+        cursor.execute(f"DROP TABLE IF EXISTS {name}")
         key = "UNIQUE declared" if shape.unique else "PRIMARY KEY"
         cursor.execute(f"CREATE TABLE {name} (v int, {shape.columns}, {key} ({shape.key}){shape.more}) CHARSET utf8mb4")
         if numbers:
             cursor.execute(f"INSERT INTO {name} VALUES {', '.join(f'({i}, {shape.values(i)})' for i in numbers)}")
 
 
-def in_key_order(database: MyDatabase, shape: Shape) -> list[int]:
-    """The rows' numbers in the database's own order of the key."""
-    statement = f"SELECT v FROM {quote_identifier(shape.table)} ORDER BY {shape.key}"
+def add(database: MyDatabase, shape: Shape, numbers: Iterable[int]) -> None:
+    """Those rows of the table that are not there."""
+    rows = ", ".join(f"({i}, {shape.values(i)})" for i in numbers)
     with database.connect(charset="utf8mb4") as session, session.cursor() as cursor:
-        cursor.execute(statement)
-        return [v for (v,) in cursor.fetchall()]
+        cursor.execute(f"INSERT IGNORE INTO {quote_identifier(shape.table)} VALUES {rows}")

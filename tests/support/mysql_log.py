@@ -1,4 +1,4 @@
-"""Reads a MySQL or MariaDB log as the capture does, without a home: rows as values that a test can compare."""
+"""Reads a MySQL or MariaDB log like the capture, without a home: rows as values that a test can compare."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LIMIT_BYTES = 16 << 20
 
 
 class DictMemory:
-    """A home in a dict; removals wait for `published`, as a real one's do."""
+    """A home in a dict; removals wait for `published`, like a real one's."""
 
     def __init__(self, followed: Iterable[int]) -> None:
         self.ids = frozenset(followed)
@@ -78,14 +78,14 @@ class Change:
 
 @dataclass
 class LogReader:
-    """A connection's log from now on. Every `read` is a flow of its own, from the last position on."""
+    """A connection's log from now on. Every `read` is its own flow, starting at the last position."""
 
     database: MyDatabase
     tables: tuple[str, ...]
     server_id: int = 4_000_000_001
     identity: dict[str, str] = field(default_factory=dict)
-    options: dict[str, str] = field(default_factory=dict)  # of the connection, beside where it leads
-    piece_bytes: int = 0  # above 0: frames this much at a time, wherever the log may be cut
+    options: dict[str, str] = field(default_factory=dict)  # of the connection, besides its address
+    piece_bytes: int = 0  # above 0: frames this much at a time, wherever the log may be split
 
     def __post_init__(self) -> None:
         self.ids = {table_number(self.database.name, t): t for t in self.tables}
@@ -113,7 +113,7 @@ class LogReader:
             log.close()
 
     def read(self) -> list[Change]:
-        """Everything up to where the upstream stands now."""
+        """Everything up to the upstream's current position."""
         with self.flow() as log:
             data, lengths = collect(log)
             return self.frame(log, data, lengths)
@@ -169,7 +169,7 @@ class LogReader:
 
 
 def taken(database: MyDatabase, table: str) -> Taken | None:
-    """What a relation of all columns takes of a table as it is now; None if there is none."""
+    """What a relation with all columns follows of a table as it is now; None if there is none."""
     with database.endpoint.connect() as session:
         try:
             found = describe_table(session, database.name, table)
@@ -191,7 +191,7 @@ def now(database: MyDatabase) -> str:
 
 
 def collect(log: MysqlLog) -> tuple[Any, Any]:
-    """Messages up to where the upstream stands, copied."""
+    """Messages up to the upstream's current position, copied."""
     target = log.framing.number(log.now()[0])
     inbox = Inbox()
     deadline = time.monotonic() + TIMEOUT_S

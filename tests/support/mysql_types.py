@@ -1,7 +1,7 @@
 """Every type of MySQL and MariaDB with its nastiest values, and what the lake holds for each.
 
-Make the table with `TABLE` behind its columns (the servers' default charsets differ) and insert under `SESSION`: only
-there do the servers take zero dates and dates that no calendar has.
+Create the table with `TABLE` after its columns (the servers' default charsets differ) and insert under `SESSION`: only
+there do the servers accept zero dates and invalid dates.
 """
 
 from __future__ import annotations

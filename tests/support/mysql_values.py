@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from headwater.decode.changes import Changes, decode_changes
+from headwater.decode.changes import DecodedChanges, decode_changes
 from headwater.decode.mysql.types import lake_type, resolve_type
 from headwater.model import Column, SchemaVersion
 from headwater.source.mysql.catalog.find import find_table
@@ -28,7 +28,7 @@ RAW = pa.schema(
 
 
 def run(database: MyDatabase, *statements: str) -> None:
-    """Statements in one session that takes impossible dates."""
+    """Runs statements in one session that accepts invalid dates."""
     with database.connect() as connection, connection.cursor() as cursor:
         for statement in (SESSION, *statements):
             cursor.execute(statement)
@@ -52,11 +52,12 @@ def columns_of(
 
 @dataclass
 class TableLog:
-    """The log of one table from now on; `read` gives its raw changes since the last read, as segments hold them."""
+    """The log of one table from now on; `read` returns its raw changes since the last read, as segments hold them."""
 
     database: MyDatabase
     table: str
     schemas: dict[int, SchemaVersion] = field(default_factory=dict)
+    commits: dict[int, int] = field(default_factory=dict)  # a transaction's number is a place in the log
 
     def __post_init__(self) -> None:
         self.reader = LogReader(self.database, (self.table,))
@@ -71,6 +72,7 @@ class TableLog:
                 if i in relations:
                     self._learn(relations[i], frames.first_index + i)
                 payload = frames.data[frames.start[i] : frames.start[i] + frames.length[i]].tobytes()
+                self.commits[int(frames.txn[i])] = int(frames.txn[i])
                 rows.append((frames.first_index + i, int(frames.op[i]), int(frames.txn[i]), payload, max(self.schemas)))
         columns = list(zip(*rows, strict=True)) or [()] * len(RAW)
         return pa.Table.from_arrays([pa.array(c, f.type) for c, f in zip(columns, RAW, strict=True)], schema=RAW)
@@ -80,8 +82,11 @@ class TableLog:
         of = (relation.upstream_id, index, relation.schema, relation.table, relation.identity, relation.columns)
         self.schemas[number] = SchemaVersion(number, *of, relation.broken)
 
-    def changes(self, columns: tuple[Column, ...], key: tuple[str, ...] = ("id",)) -> Changes:
+    def changes(self, columns: tuple[Column, ...], key: tuple[str, ...] = ("id",)) -> DecodedChanges:
         return decode_changes(self.read(), self.schemas, columns, key)
+
+    def close(self) -> None:
+        """Nothing: every reading is a connection of its own."""
 
 
 def fill(database: MyDatabase, flavour: str, table: str = "t") -> dict[str, Case]:
@@ -100,7 +105,7 @@ def fill(database: MyDatabase, flavour: str, table: str = "t") -> dict[str, Case
 
 
 def same(a: Any, b: Any) -> bool:
-    """Equal to the bit, and of one type."""
+    """Whether both are equal to the bit, and of one type."""
     if isinstance(a, list) and isinstance(b, list):
         return len(a) == len(b) and all(same(x, y) for x, y in zip(a, b, strict=True))
     if isinstance(a, float) and isinstance(b, float):

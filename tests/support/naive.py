@@ -1,6 +1,6 @@
-"""Writers of one small table, and its history as the server's own SQL functions tell it.
+"""Writers of one small table, and its history according to the server's own SQL functions.
 
-Nothing of the capture or of the decoders is shared with what is being tested.
+It shares nothing with the capture or the decoders, which are being tested.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class Writers:
 
 
 def keep_history(database: Any) -> dict[Key, int]:
-    """From now on the server keeps the history of `t`; gives its rows now, which nobody may be changing yet."""
+    """Makes the server keep the history of `t`; returns its current rows, which nobody may be changing yet."""
     database.execute("CREATE PUBLICATION naive FOR TABLE t")
     database.execute("SELECT pg_create_logical_replication_slot('naive', 'pgoutput')")
     return {(id,): v for id, v in database.execute("SELECT id, v FROM t")}
@@ -116,7 +116,7 @@ def state_at(first: dict[Key, int], history: list[tuple[int, Change]], position:
 
 
 def changes_of(database: Any) -> list[tuple[int, Change]]:
-    """(commit position, change) of the whole history in commit order, renames taken apart."""
+    """(commit position, change) of the whole history in commit order, with renames split."""
     messages = database.execute(
         "SELECT data FROM pg_logical_slot_peek_binary_changes('naive', NULL, NULL, "
         "'proto_version', '1', 'publication_names', 'naive')"

@@ -1,7 +1,7 @@
 """Power losses: what a disk may hold after one, computed from a recording of everything that was done to a home.
 
-Of each file and each directory only what was synced is certain. The rest is kept, dropped, torn or reordered at random,
-in data and in directory entries alike, so that whoever relies on something that nobody synced is found out.
+Only synced data and directory entries are certain. Everything else is kept, dropped, torn or reordered at random, so
+that code that relies on something unsynced is found out.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ import pytest
 
 SOURCE = Path(__file__).parent / "recorder.c"
 _HEAD = struct.Struct("<IIIIQQ")
-UNSEEN = ("logs", "tmp", "server.sock", "meta.db-shm")  # nobody relies on them; the last is mapped, and made anew
+# nobody relies on them; the last is memory-mapped, and recreated
+UNSEEN = ("logs", "tmp", "server.sock", "meta.db-shm")
 
 
 class Op(IntEnum):
@@ -49,7 +50,7 @@ class Record:
 
 
 def compiled(folder: Path) -> Path:
-    """The recorder as a library to preload; a machine without a C compiler cannot test power losses, and says so."""
+    """The recorder as a library to preload; without a C compiler power losses cannot be tested, which is reported."""
     if shutil.which("cc") is None:
         if os.environ.get("HEADWATER_REQUIRE_CC"):
             pytest.fail("power losses must be tested here: there is no C compiler (cc)")
@@ -61,7 +62,7 @@ def compiled(folder: Path) -> Path:
 
 
 def environment(library: Path, home: Path, recording: Path) -> dict[str, str]:
-    """What makes a process, and all that it starts, record what it does below a home."""
+    """The environment that makes a process and its children record what they do in a home."""
     return {
         "LD_PRELOAD": str(library),
         "HEADWATER_RECORD_ROOT": str(home),
@@ -85,7 +86,7 @@ class File:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Entry:
-    """A change of a directory: the name leads to the node from now on, or to nothing. A rename is two, as one."""
+    """A directory change: the name points to the node from now on, or to nothing. A rename is two, atomically."""
 
     number: int
     name: str
@@ -103,7 +104,7 @@ Node = File | Folder
 
 
 class Disk:
-    """A home as its processes see it, and what of it is certain: at first all that is there."""
+    """A home as its processes see it, and which part of it is certain: at first everything in it."""
 
     def __init__(self, home: Path) -> None:
         self._nodes: dict[int, Node] = {}
@@ -161,12 +162,12 @@ class Disk:
         return node
 
     def content(self, path: str) -> bytes | None:
-        """What a file holds while the power is on; None without it."""
+        """A file's contents while the power is on; None if it does not exist."""
         node = self.find(path)
         return bytes(node.content) if isinstance(node, File) else None
 
     def certain(self, path: str) -> bool:
-        """Whether a file survives a power loss as it is."""
+        """Whether a file survives a power loss unchanged."""
         folder = self.root
         for name in path.split("/"):
             node = folder.entries.get(name)
@@ -181,7 +182,7 @@ class Disk:
         return {path: bytes(f.content) for path, f in _walk(self.root, "") if path.split("/")[0] not in UNSEEN}
 
     def lose_power(self, rng: random.Random, target: Path) -> None:
-        """Writes what the disk may hold after a power loss at this moment to a directory."""
+        """Writes to a directory what the disk may hold after a power loss at this moment."""
         shutil.rmtree(target, ignore_errors=True)
         target.mkdir(parents=True)
         _Loss(rng, self._number).write(self.root, target)

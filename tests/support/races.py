@@ -1,9 +1,8 @@
-"""A table of two spans, its scans and its log put together by the rule (and by a rule that is wrong), without Spark."""
+"""A table of two spans of any upstream, its scans and its log put together by the rule, without Spark."""
 
 from __future__ import annotations
 
 import re
-import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,58 +19,49 @@ from headwater.model import Bound, CoveredSpan, Layout, RelationInfo, ScanResult
 from headwater.relation.judge import judge
 from headwater.relation.net import Judgement, net
 from headwater.source.names import OLD, TXN
-from headwater.source.postgres.session import lsn_to_int
-from headwater.source.postgres.snapshot import sees
-from support.backfill import Bench, bench
 from support.relation import Row, applied, relation_of
-from support.values import Log
+from support.upstreams import Upstream
 
-LARGE = "repeat(md5(random()::text), 100)"  # stored out of line: an update that leaves it alone does not carry it
 ROOM = 1000  # keys of one race
 Rows = dict[tuple[Any, ...], Row]
 Judge = Callable[[Layout, Sequence[ScanResult], pa.Table], Judgement]
 
 
 class Track:
-    """The table `t`, and a slot that holds everything that happens to it; many races run on it side by side."""
+    """The table `t`, and the log of everything that happens to it; many races run on it side by side."""
 
-    def __init__(self, database: Any, home: Path, races: int) -> None:
-        self.database = database
-        database.execute("CREATE TABLE t (id int PRIMARY KEY, v int, large text STORAGE EXTERNAL)")
-        database.execute(
-            f"INSERT INTO t SELECT r * {ROOM} + i * 10, i, {LARGE} "
-            f"FROM generate_series(0, {races - 1}) r, generate_series(1, 4) i"
-        )
-        self.log = Log(database, "t")
-        self.table: Bench = bench(database, home, "t")
+    def __init__(self, upstream: Upstream, home: Path, races: int) -> None:
+        self.upstream = upstream
+        upstream.execute("CREATE TABLE later (id int PRIMARY KEY)")
+        upstream.execute(f"CREATE TABLE t (id int PRIMARY KEY, v int, large {upstream.large_column})")
+        self.log = upstream.log("t")
+        for race in range(races):
+            upstream.fill("t", 4, f"{race * ROOM} + i * 10, i, {upstream.large}")
+        self.log.read()
+        self.table = upstream.bench(home, "t")
         self.relation: RelationInfo = relation_of(self.table.columns, self.table.key)
         self.races = [Race(self, number * ROOM) for number in range(races)]
+        self.sees = upstream.seam().sees
+        self._later = 0
 
-    def upstream(self) -> Rows:
-        """The rows as they are now."""
-        found = self.database.execute("SELECT id, v, large FROM t")
+    def later(self) -> None:
+        """A transaction that begins and ends."""
+        self._later += 1
+        self.upstream.execute(f"INSERT INTO later VALUES ({self._later})")
+
+    def rows(self) -> Rows:
+        """The upstream's rows as they are now."""
+        found = self.upstream.execute("SELECT id, v, large FROM t")
         return {(id,): {"id": id, "v": v, "large": large} for id, v, large in found}
 
     def read_log(self) -> pa.Table:
-        """All changes since the start, with the place of each one's commit."""
-        commits = self.commits()
-        changes = self.log.changes(self.table.columns, self.table.key).table
-        places = [commits[txn] for txn in changes[TXN].to_pylist()]
-        return changes.append_column("commit", pa.array(places, pa.int64()))
-
-    def commits(self) -> dict[int, int]:
-        """Per transaction the place of its commit, as the log's begin messages name it."""
-        messages = self.database.execute(
-            f"SELECT data FROM pg_logical_slot_peek_binary_changes('{self.log.slot}', NULL, NULL, "
-            f"'proto_version', '1', 'publication_names', '{self.log.publication}')"
-        )
-        begins = (struct.unpack(">qqI", m[1:21]) for (m,) in messages if m[:1] == b"B")
-        return {xid: lsn for lsn, _, xid in begins}
+        """All changes since the races began."""
+        return self.log.changes(self.table.columns, self.table.key).table
 
 
 @dataclass
 class Race:
-    """Rows 10, 20, 30 and 40 from a first key on, in two spans, and the scans of these as they are made."""
+    """Rows 10, 20, 30 and 40 from a first key on, in two spans, and their scans as they are made."""
 
     track: Track
     first: int
@@ -87,20 +77,20 @@ class Race:
         """The statement with this race's keys in place of 10, 20 …"""
         return re.sub(r"<(\d+)>", lambda m: str(self.first + int(m[1])), text)
 
-    def scan(self, span: Span, hooks: Hooks = lambda _: None) -> None:
+    def scan(self, span: Span, hooks: Hooks = lambda _: None, **changes: Any) -> None:
         """Reads a span in small batches."""
-        self.scans.append((span, scan_span(self.track.table.job(span, batch_bytes=100), hooks)))
+        self.scans.append((span, scan_span(self.track.table.job(span, batch_bytes=100, **changes), hooks)))
 
     def upstream(self, rows: Rows) -> Rows:
         """This race's part of the upstream's rows."""
         return {k: row for k, row in rows.items() if self.first < k[0] < self.first + ROOM}
 
     def lake(self, changes: pa.Table, by: Judge | None = None) -> tuple[Rows, set[tuple[Any, ...]]]:
-        """What a reader gets of the spans scanned so far, and the keys that must be scanned again."""
+        """What a reader sees of the spans scanned so far, and the keys that must be scanned again."""
         layout = self.layout()
         results = [r for _, r in self._in_order()]
         judged = (by or self.by_the_rule)(layout, results, changes)
-        overlay = net([changes.drop_columns("commit")], self.track.table.columns, self.track.table.key, judged)
+        overlay = net([changes], self.track.table.columns, self.track.table.key, judged)
         base: Rows = {(row["id"],): row for result in results for row in self._rows(result)}
         return applied(base, overlay, self.track.table.columns, self.track.table.key)
 
@@ -109,7 +99,7 @@ class Race:
         return Layout(1, 0, tuple(parts), False)
 
     def scan_again(self, key: tuple[Any, ...]) -> None:
-        """Takes a key out of its span and reads it alone, as the engine does with a row that nobody has whole."""
+        """Removes a key from its span and reads it alone, like the engine does with a row that nobody has whole."""
         hole = one_key(tuple(map(str, key)))
         (place,) = self.inside([s for s, _ in self._in_order()], [key])
         span, result = self._in_order()[place]
@@ -125,19 +115,20 @@ class Race:
         return locate(spans, self.track.relation.key_columns, table).tolist()
 
     def by_the_rule(self, layout: Layout, _: Sequence[ScanResult], changes: pa.Table) -> Judgement:
-        judged = judge(self.track.relation, layout, changes, sees)
+        judged = judge(self.track.relation, layout, changes, self.track.sees)
         assert judged is not None
         return judged
 
     def by_watermark(self, layout: Layout, results: Sequence[ScanResult], changes: pa.Table) -> Judgement:
-        """The wrong rule: a change was seen iff its commit stands in the log before the place taken with the scan."""
-        high = np.array([lsn_to_int(r.high) for r in results], np.int64)
-        lsn = changes["commit"].to_numpy()
+        """The wrong rule: a change was seen iff its commit is in the log before the place taken with the scan."""
+        number = self.track.upstream.seam().number
+        high = np.array([number(r.high) for r in results], np.int64)
+        commit = np.array([self.track.log.commits[txn] for txn in changes[TXN].to_pylist()], np.int64)
         spans = [s.span for s in layout.spans]
 
         def later(keys: pa.Table) -> NDArray[np.bool_]:
             place = locate(spans, self.track.relation.key_columns, keys)
-            result: NDArray[np.bool_] = (place >= 0) & (lsn > high[place])
+            result: NDArray[np.bool_] = (place >= 0) & (commit >= high[place])
             return result
 
         old = pc.coalesce(pc.struct_field(changes[OLD], [0]), changes["id"])

@@ -1,9 +1,9 @@
-/* Records what processes do to the files below a directory: preloaded into them, it works for Python, the JVM, SQLite
-   and delta-rs alike, because all of them call the C library.
+/* Records what processes do to the files in a directory: preloaded into them, it works for Python, the JVM, SQLite
+   and delta-rs, because all of them call the C library.
 
    HEADWATER_RECORD_ROOT is the directory, HEADWATER_RECORD_TO the file that records are appended to, one write each, so
-   that those of many processes stand in the order in which things happened. A record is written after its call has
-   succeeded. Not seen: memory-mapped writes, stdio's fopen, and files that were opened before exec. */
+   the records of many processes are in the order in which things happened. A record is written after its call has
+   succeeded. Not recorded: memory-mapped writes, stdio's fopen, and files that were opened before exec. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -23,12 +23,12 @@
 enum op { CREATE = 1, MKDIR, WRITE, TRUNCATE, SYNC, LINK, RENAME, UNLINK };
 
 struct record {
-    uint32_t op, path, other, data; /* the lengths of what follows */
+    uint32_t op, path, other, data; /* lengths of what follows */
     uint64_t node, offset;
 };
 
 #define FILES (1 << 16)
-static uint64_t nodes[FILES]; /* file descriptor -> inode, for files below the root */
+static uint64_t nodes[FILES]; /* file descriptor -> inode, for files in the root */
 static char root[PATH_MAX], to[PATH_MAX];
 static size_t root_length;
 static int log_fd = -1;
@@ -70,7 +70,7 @@ static void record(enum op op, uint64_t node, uint64_t offset, const char *path,
     errno = saved;
 }
 
-/* The path relative to the root ("" for itself) in `out`, or 0 if it lies elsewhere. */
+/* The path relative to the root ("" for itself) in `out`, or 0 if it is elsewhere. */
 static int below(int at, const char *path, char *out) {
     char full[2 * PATH_MAX];
     if (!root_length || !path) return 0;
@@ -90,7 +90,7 @@ static int below(int at, const char *path, char *out) {
     }
     if (strncmp(full, root, root_length) || (full[root_length] && full[root_length] != '/')) return 0;
     char *to_char = out;
-    for (const char *c = full + root_length; *c; c++) /* slashes once, none at either end */
+    for (const char *c = full + root_length; *c; c++) /* single slashes, none at either end */
         if (*c != '/' || (to_char > out && to_char[-1] != '/')) *to_char++ = *c;
     while (to_char > out && to_char[-1] == '/') to_char--;
     *to_char = 0;
@@ -227,7 +227,7 @@ ssize_t pwritev64(int fd, const struct iovec *parts, int count, off64_t offset) 
     return done;
 }
 
-/* What the kernel copied into a file, read back from it. */
+/* What the kernel copied into a file, read back from the file. */
 static void copied(int fd, ssize_t size, off64_t offset) {
     REAL(int, "open", const char *, int, ...);
     char path[64];

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -30,11 +31,13 @@ from headwater.model import (
     UpstreamType,
 )
 from headwater.relation import base, fold, read
+from headwater.relation.changes import Slice
 from headwater.relation.overlay import Overlays
 from headwater.relation.schema import UPSERT, key_struct, overlay_schema
 from headwater.settings.table import DEFAULTS
 from headwater.source.names import FROM, INDEX, MISSING, OLD, OP, TXN
 from headwater.storage import LocalStorage
+from support.owned import PERMIT
 
 INT4 = UpstreamType("int4", 23, ordered=True)
 TEXT = UpstreamType("text", 25, ordered=True)
@@ -56,7 +59,7 @@ def columns_of(key_width: int = 1) -> tuple[Column, ...]:
 
 @dataclass
 class Change:
-    """One change as the log tells it; `row` has only the columns that it carries."""
+    """One change as in the log; `row` has only the columns that it carries."""
 
     index: int
     txn: int
@@ -68,7 +71,7 @@ class Change:
 
 @dataclass
 class History:
-    """A random, valid history: what the upstream does is always possible, and every state is remembered."""
+    """A random, valid history: what the upstream does is always possible, and every state is recorded."""
 
     columns: tuple[Column, ...]
     key: tuple[str, ...]
@@ -148,7 +151,7 @@ class History:
 
 
 def changes_table(changes: list[Change], columns: tuple[Column, ...], key: tuple[str, ...]) -> pa.Table:
-    """The changes as decoding would give them."""
+    """The changes as decoding would return them."""
     target = overlay_schema(columns, key)
     data: dict[str, pa.Array] = {
         c.name: pa.array([x.row.get(c.name) for x in changes], target.field(c.name).type) for c in columns
@@ -170,7 +173,7 @@ def rows_table(rows: Rows, columns: tuple[Column, ...], key: tuple[str, ...]) ->
 
 
 def applied(base: Rows, overlay: pa.Table, columns: tuple[Column, ...], key: tuple[str, ...]) -> tuple[Rows, set[Any]]:
-    """Base and overlay as a read puts them together, one row at a time; and the keys that could not be resolved."""
+    """Base and overlay combined like a read does, one row at a time; and the keys that could not be resolved."""
     result = dict(base)
     unresolved = set()
     for row in overlay.to_pylist():
@@ -193,7 +196,7 @@ def applied(base: Rows, overlay: pa.Table, columns: tuple[Column, ...], key: tup
 
 
 def relation_of(columns: tuple[Column, ...], key: tuple[str, ...], **options: str) -> RelationInfo:
-    """A table of those columns, as meta would know it."""
+    """A table of those columns, as meta would have it."""
     return RelationInfo(
         1,
         "things",
@@ -208,28 +211,40 @@ def relation_of(columns: tuple[Column, ...], key: tuple[str, ...], **options: st
     )
 
 
-class ScriptedTails:
-    """Stands where decoding would: gives the history's own changes."""
+class ScriptedChanges:
+    """Replaces decoding: returns the history's own changes, `at_once` of them per slice."""
 
-    def __init__(self, history: History) -> None:
+    def __init__(self, history: History, at_once: int = 1 << 20) -> None:
         self.history = history
+        self.at_once = at_once
 
-    def changes(self, relation: RelationInfo, after: int, upto: int) -> pa.Table:
-        chosen = [c for c in self.history.changes if after < c.index <= upto]
-        return changes_table(chosen, self.history.columns, self.history.key)
+    def slices(self, relation: RelationInfo, after: int, upto: int) -> Iterator[Slice]:
+        while True:
+            end = min(after + self.at_once, upto)
+            chosen = [c for c in self.history.changes if after < c.index <= end]
+            yield Slice(after, end, changes_table(chosen, self.history.columns, self.history.key))
+            after = end
+            if after >= upto:
+                return
+
+    def truncates(self, relation: RelationInfo, after: int, upto: int) -> list[tuple[int, int]]:
+        found = [c for c in self.history.changes if c.op == Op.TRUNCATE and after < c.index <= upto]
+        return [(c.index, c.txn) for c in found]
 
 
 class Lake:
-    """A relation in a home, with a scripted history instead of a changelog and spans scanned when the test says."""
+    """A relation in a home, with a scripted history instead of a changelog and spans scanned when the test says so."""
 
-    def __init__(self, session: SparkSession, root: Path, history: History, **options: str) -> None:
+    def __init__(
+        self, session: SparkSession, root: Path, history: History, *, at_once: int = 1 << 20, **options: str
+    ) -> None:
         self.session = session
         self.storage = LocalStorage(root)
         self.meta = Meta(f"sqlite:///{root}/meta.db")
         self.history = history
         self.relation = relation_of(history.columns, history.key, **options)
-        self.overlays = Overlays(self.storage, self.meta, sees=_sees)
-        self.overlays.tails = ScriptedTails(history)  # type: ignore[assignment]
+        changes = ScriptedChanges(history, at_once)
+        self.overlays = Overlays(self.storage, self.meta, sees=_sees, changes=changes)  # type: ignore[arg-type]
         self.version = base.create(self.storage, replace(self.relation, base_version=-1))
         self.covered: list[CoveredSpan] = []
         self.published = 0
@@ -272,7 +287,7 @@ class Lake:
     def fold(self, layout: Layout, index: int, version: int = 1) -> None:
         """Folds to the index, and settles every covered span there."""
         with self.overlays.use(self.relation, layout, index) as overlay:
-            what = self.session, self.storage, self.relation, layout, overlay, "fold", version
+            what = self.session, self.storage, self.relation, layout, overlay, "fold", version, PERMIT
             self.version = fold.fold(*what, settings=self.settings)
         self.covered = [CoveredSpan(s.span, index, s.cover_index) for s in self.covered]
 
@@ -282,7 +297,7 @@ def _sees(saw: str, txn: Any) -> Any:
 
 
 def inside(span: Span, key: tuple[Any, ...]) -> bool:
-    """Whether a key lies in a span that ends after keys, as `(lo, hi]`."""
+    """Whether a key is in a span that ends after keys, as `(lo, hi]`."""
     return (span.lo is None or key > _values(span.lo)) and (span.hi is None or key <= _values(span.hi))
 
 

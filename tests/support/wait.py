@@ -8,11 +8,11 @@ from typing import Any
 
 POLL_S = 0.02
 MOST_S = 0.5
-SHARE = 0.2  # of the time may be spent asking: what is waited for needs the machine, too
+SHARE = 0.2  # at most this share of the time is spent polling: what is waited for needs the machine too
 
 
 def wait_for(condition: Callable[[], Any], what: str = "the awaited condition", timeout_s: float = 240.0) -> Any:
-    """The condition's value as soon as it is true; fails if that does not come in time."""
+    """The condition's value as soon as it is true; fails at the timeout."""
     deadline = time.monotonic() + timeout_s
     while True:
         began = time.monotonic()

@@ -50,7 +50,7 @@ INSERT INTO ledger_b SELECT i, 500 FROM generate_series(1, {ACCOUNTS}) i;
 
 
 def _large(pick: random.Random) -> str:
-    """Text that does not compress, so that it leaves the row."""
+    """Text that does not compress, so that it is stored out of line."""
     return os.urandom(TOAST_BYTES // 2).hex() if pick.random() < 0.7 else pick.choice(["", "short", "x" * 500])
 
 
@@ -114,7 +114,7 @@ def create_schema(connection: Any, *, rows: int = 300, seed: int = 0) -> None:
 
 
 class PostgresDialect:
-    """How PostgreSQL is written to."""
+    """How to write to PostgreSQL."""
 
     shapes: Mapping[str, Shape] = SHAPES
     two_phase = True
@@ -134,14 +134,14 @@ class PostgresDialect:
 
 @contextmanager
 def _said() -> Iterator[None]:
-    """What PostgreSQL says, in the writer's words."""
+    """Translates PostgreSQL's errors into the writer's."""
     try:
         yield
     except pg_errors.UniqueViolation as e:
         raise Taken from e
     except (pg_errors.DeadlockDetected, pg_errors.LockNotAvailable) as e:
         raise Refused from e
-    except psycopg.OperationalError as e:  # AdminShutdown is one, too
+    except psycopg.OperationalError as e:  # AdminShutdown is also one
         raise Gone from e
 
 

@@ -1,7 +1,7 @@
 """The random writer on MySQL and MariaDB: the same tables and transactions, and what only they have.
 
-Some sessions of MySQL compress their transactions, some log a changed part of a JSON value alone; some transactions are
-prepared (XA) before they are committed, or not.
+Some MySQL sessions compress their transactions, some log only the changed part of a JSON value; some transactions are
+prepared (XA) before they are committed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import pymysql
 from support.writing import ACCOUNTS, KEYS, LEDGERS, Gone, Make, Refused, Shape, Taken, key, maybe, number
 
 LARGE_BYTES = 6000
-MIDDLE = 2**63  # of unsigned 64-bit keys: signed ones would turn here
+MIDDLE = 2**63  # of unsigned 64-bit keys: signed ones would turn negative here
 
 DUPLICATE = 1062
 MET = {1205, 1213, 1412, 1020}  # lock timeout, deadlock, table changed under a read view, row changed under it
@@ -27,7 +27,7 @@ AWAY = {0, 1053, 1077, 1152, 1927, 2003, 2006, 2013, 4031}  # shutting down, kil
 
 
 def numbers(first: int, last: int) -> str:
-    """A table of the integers `i` from first to last: what generate_series is elsewhere.
+    """A table of the integers `i` from first to last, like generate_series elsewhere.
 
     MariaDB has tables of them, and no JSON_TABLE before 10.6; each of the two servers skips the other's comment.
     """
@@ -79,7 +79,7 @@ def _document(pick: random.Random) -> str:
 
 
 def shapes(uuid_value: Callable[[uuid.UUID], Any]) -> dict[str, Shape]:
-    """How rows are made; `uuid_value` is what a uuid is given as."""
+    """How rows are made; `uuid_value` is how a uuid is passed."""
     return {
         "ints": Shape(
             ("id",),
@@ -120,7 +120,7 @@ def shapes(uuid_value: Callable[[uuid.UUID], Any]) -> dict[str, Shape]:
             },
         ),
         "parts": Shape(("id",), {"id": key, "n": maybe(number), "big": maybe(_large)}, "big"),
-        # equal to the database whatever their case: a key may change its case alone
+        # equal to the database in any case: a key may change only its case
         "padded": Shape(
             ("code",),
             {"code": lambda p: f"{p.choice('cC')} {key(p)}", "n": maybe(number), "big": maybe(_large)},
@@ -133,7 +133,7 @@ def shapes(uuid_value: Callable[[uuid.UUID], Any]) -> dict[str, Shape]:
 
 
 class MysqlDialect:
-    """How MySQL and MariaDB are written to. `moods` are statements that some sessions begin with."""
+    """How to write to MySQL and MariaDB. `moods` are statements that some sessions begin with."""
 
     two_phase = True
 
@@ -164,7 +164,7 @@ SAID = {DUPLICATE: Taken, **dict.fromkeys(MET, Refused), **dict.fromkeys(AWAY, G
 
 @contextmanager
 def said() -> Iterator[None]:
-    """What the server says, in the writer's words."""
+    """Translates the server's errors into the writer's."""
     try:
         yield
     except pymysql.Error as e:
@@ -195,7 +195,7 @@ class MysqlSession:
             self.execute(f"ROLLBACK TO SAVEPOINT {place}" if self._depth else "ROLLBACK")
             raise
         except BaseException:
-            if not self._depth:  # a deadlock has taken the savepoints with it
+            if not self._depth:  # a deadlock has removed the savepoints
                 self.execute("ROLLBACK")
             raise
         if self._depth:
@@ -237,7 +237,7 @@ class MysqlSession:
 
     def update(self, table: str, shape: Shape, row: Mapping[str, Any], values: Mapping[str, Any]) -> None:
         sets = ", ".join(f"{c} = %s" for c in values if c != "doc")
-        if "doc" in values:  # in place, so that a session may log the difference alone
+        if "doc" in values:  # in place, so that a session may log only the difference
             sets += (", " if sets else "") + "doc = JSON_SET(COALESCE(doc, '{}'), '$.k', %s, '$.more', %s)"
         given = [v for c, v in values.items() if c != "doc"]
         given += [values["doc"] and values["doc"][:40], values["doc"]] if "doc" in values else []
@@ -250,7 +250,7 @@ class MysqlSession:
         self.execute(f"UPDATE {table} SET amount = amount + %s WHERE id = %s", [amount, id])
 
     def truncate(self, table: str) -> None:
-        """A statement that commits what came before it; the block goes on with another transaction."""
+        """A statement that commits what came before it; the block continues with another transaction."""
         self.execute(f"TRUNCATE TABLE {table}")
         self.execute("START TRANSACTION")
 

@@ -1,7 +1,8 @@
 """What a random writer does, whatever the database: transactions of all kinds, from several sessions, from one seed.
 
-Sessions pick keys from a common range, so they meet: they wait for each other and some are rolled back by a deadlock.
-How a statement is written, and what a database can do, is the dialect's: see `writer` and `writer_mysql`.
+Sessions pick keys from a common range, so they collide: they wait for each other and some are rolled back by a
+deadlock. How a statement is written, and what a database can do, depends on the dialect: see `writer` and
+`writer_mysql`.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, Self
 
 SESSIONS = 6
-KEYS = 400  # per table; small, so that histories of one key grow long
+KEYS = 400  # per table; small, so that one key gets a long history
 BIG = 3000  # rows of a big transaction
 ACCOUNTS = 50
 TOTAL = ACCOUNTS * 1000  # of ledger_a and ledger_b together, in every committed state
@@ -23,11 +24,11 @@ LEDGERS = ("ledger_a", "ledger_b")
 
 
 class Taken(Exception):
-    """The key is there already; the statement is undone, the transaction goes on."""
+    """The key already exists; the statement is undone, the transaction continues."""
 
 
 class Refused(Exception):
-    """Sessions met: a deadlock, or a lock that did not come in time. The transaction must end."""
+    """Sessions collided: a deadlock, or a lock timeout. The transaction must end."""
 
 
 class Gone(Exception):
@@ -50,13 +51,13 @@ class Shape:
 
 
 class Session(Protocol):
-    """A session of the writer. Every method raises `Taken`, `Refused` or `Gone` where the database says so."""
+    """A session of the writer. Every method raises `Taken`, `Refused` or `Gone` on the corresponding errors."""
 
     def transaction(self, *, undo: bool = False) -> AbstractContextManager[Any]:
         """A block that is committed, or undone; inside another one it is a savepoint."""
 
     def prepared(self, *, undo: bool) -> AbstractContextManager[Any]:
-        """A block whose transaction is prepared first; only where the dialect declares `two_phase`."""
+        """A block whose transaction is prepared first; only if the dialect declares `two_phase`."""
 
     def upsert(self, table: str, shape: Shape, row: Mapping[str, Any]) -> None: ...
 
@@ -67,17 +68,17 @@ class Session(Protocol):
     def add_amount(self, table: str, id: int, amount: int) -> None: ...
 
     def truncate(self, table: str) -> None:
-        """Waits for its lock half a second or so."""
+        """Waits for its lock for about half a second."""
 
     def insert_many(self, first: int, last: int) -> None:
-        """Rows of `ints` with these keys; those that are there are counted up."""
+        """Rows of `ints` with these keys; existing ones are counted up."""
 
     def delete_many(self, first: int) -> None:
         """Rows of `ints` from this key on."""
 
 
 class Dialect(Protocol):
-    """How a kind of database is written to."""
+    """How to write to a kind of database."""
 
     shapes: Mapping[str, Shape]
     two_phase: bool
@@ -98,7 +99,7 @@ def number(pick: random.Random) -> int:
 
 
 class RandomWriter:
-    """Writes until stopped. `rate` is transactions per second over all sessions (0: as fast as it goes)."""
+    """Writes until stopped. `rate` is transactions per second over all sessions (0: as fast as possible)."""
 
     def __init__(
         self,
@@ -134,7 +135,7 @@ class RandomWriter:
         return self
 
     def stop(self) -> None:
-        """Ends all sessions; raises the first error that no database should give."""
+        """Ends all sessions; raises the first error that no database should return."""
         self._stop.set()
         for thread in self._threads:
             thread.join()
@@ -170,7 +171,7 @@ class RandomWriter:
             kind(session, pick)
             self.done[kind.__name__] += 1
         except (Taken, Refused):
-            self.done["refused"] += 1  # sessions met on a key: what a live database does all day
+            self.done["refused"] += 1  # sessions collided on a key: what a live database does all day
         if self._pause_s:
             self._stop.wait(pick.expovariate(1 / self._pause_s))
 
@@ -196,7 +197,7 @@ class RandomWriter:
                         self._change(session, pick, pick.choice(self._shapes))
 
     def _large(self, session: Session, pick: random.Random) -> None:
-        """A large value that stays where it is while the rest of its row, its key too, changes."""
+        """A large value that stays unchanged while the rest of its row, including its key, changes."""
         table = pick.choice([t for t in self._shapes if self._known[t].large] or self._shapes)
         shape = self._known[table]
         with session.transaction():
@@ -267,7 +268,7 @@ class RandomWriter:
             session.delete(table, shape, row)
 
     def _move(self, session: Session, table: str, row: dict[str, Any], pick: random.Random) -> None:
-        """A key change; if another row has the key, that one goes first."""
+        """A key change; if another row has the key, that one is deleted first."""
         shape = self._known[table]
         target = {k: shape.make[k](pick) for k in shape.key}
         with session.transaction():  # a savepoint: a taken key must not undo what came before

@@ -1,4 +1,4 @@
-"""Random values of many types: what a scan gives, the log gives, to the bit."""
+"""Random values of many types of every upstream: what a scan gives, the log gives, to the bit."""
 
 from __future__ import annotations
 
@@ -10,87 +10,46 @@ import pytest
 from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 
-from support.values import Log, columns_of, scan
+from support.upstreams import Upstream
+from support.upstreams.base import TableLog
 
-TEXT = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=30)
-FLOAT = st.floats(allow_nan=True, allow_infinity=True)
-DATES = st.from_regex(r"\A[0-3][0-9]{2}[1-9]-(0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8])( BC)?\Z") | st.sampled_from(
-    ["infinity", "-infinity", "9999-12-31", "10000-01-01", "0001-01-01", "294276-12-31", "4712-12-01 BC"]
-)
-CLOCK = st.from_regex(r"\A([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]{1,6})?\Z")
-NUMBER = st.from_regex(r"\A-?[0-9]{1,12}(\.[0-9]{1,4})?\Z") | st.just("NaN")
-
-
-@st.composite
-def moments(draw: st.DrawFn) -> str:
-    day = draw(DATES)
-    if "inf" in day:
-        return day
-    date, _, era = day.partition(" ")
-    return f"{date} {draw(CLOCK)} {era}".strip()
-
-
-STRATEGIES: dict[str, st.SearchStrategy[Any]] = {
-    "boolean": st.booleans(),
-    "smallint": st.integers(-(2**15), 2**15 - 1),
-    "integer": st.integers(-(2**31), 2**31 - 1),
-    "bigint": st.integers(-(2**63), 2**63 - 1),
-    "real": st.floats(width=32),
-    "double precision": FLOAT,
-    "numeric(18,4)": NUMBER,
-    "numeric": NUMBER | st.from_regex(r"\A-?[1-9][0-9]{0,60}\.[0-9]{1,60}\Z"),
-    "text": TEXT,
-    "varchar": TEXT,
-    "char(40)": TEXT,
-    "bytea": st.binary(max_size=30),
-    "date": DATES,
-    "timestamp": moments(),
-    "timestamptz": moments(),
-    "time": CLOCK,
-    "interval": st.integers(-(10**12), 10**12).map(lambda us: f"{us} microseconds"),
-    "uuid": st.uuids().map(str),
-    "jsonb": st.recursive(st.none() | st.booleans() | TEXT, lambda c: st.lists(c, max_size=3)).map(
-        lambda v: __import__("json").dumps(v).replace("\\u0000", "")
-    ),
-    "oid": st.integers(0, 2**32 - 1),
-    "integer[]": st.lists(st.none() | st.integers(-(2**31), 2**31 - 1), max_size=5),
-    "text[]": st.lists(st.none() | TEXT, max_size=5),
-    "double precision[]": st.lists(FLOAT, max_size=4),
-    "bytea[]": st.lists(st.binary(max_size=5), max_size=3),
-    "timestamptz[]": st.lists(moments(), max_size=3),
-}
-ROW = st.tuples(*(st.none() | s for s in STRATEGIES.values()))
+ROWS = 15
+MOVED = 1000
 
 
 @pytest.fixture
-def table(database: Any) -> Iterator[Any]:
-    columns = ", ".join(f"c{i} {t}" for i, t in enumerate(STRATEGIES))
-    database.execute(f"CREATE TABLE r (id int PRIMARY KEY, {columns})")
-    log = Log(database, "r")
-    with database.connect() as connection:
-        connection.execute("SET TimeZone = 'UTC'")
-        yield database, log, connection
+def stored(upstream: Upstream) -> Iterator[tuple[Upstream, TableLog]]:
+    columns = ", ".join(f"c{i} {t}" for i, t in enumerate(upstream.random_values))
+    upstream.execute(f"CREATE TABLE r (id int PRIMARY KEY, {columns}) {upstream.table_tail}")
+    log = upstream.log("r")
+    yield upstream, log
     log.close()
 
 
-@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
-@given(st.lists(ROW, min_size=1, max_size=12))
-def test_scan_and_log_agree_to_the_bit(table: Any, rows: list[tuple[Any, ...]]) -> None:
-    database, log, connection = table
-    connection.execute("TRUNCATE r")
+@settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@given(data=st.data())
+def test_scan_and_log_agree_to_the_bit(
+    stored: tuple[Upstream, TableLog], tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    upstream, log = stored
+    types = upstream.random_values
+    rows = data.draw(st.lists(st.tuples(*(st.none() | s for s in types.values())), min_size=1, max_size=ROWS))
+    upstream.execute("TRUNCATE TABLE r")
     log.read()
-    casts = ", ".join(f"%s::{t}" for t in STRATEGIES)
-    for i, row in enumerate(rows):
-        connection.execute(f"INSERT INTO r VALUES (%s, {casts})", (i, *row))
-    columns = columns_of(database, "r")
-    scanned, lost_by_scan = scan(database, "r", columns, "id")
-    changes = log.changes(columns, ("id",))
-    note(f"unrepresentable: {lost_by_scan} from the scan, {changes.unrepresentable} from the log")
-    logged = changes.table.select(scanned.column_names)
-    assert lost_by_scan == changes.unrepresentable
-    assert [exact(r) for r in scanned.to_pylist()] == [exact(r) for r in logged.to_pylist()]
-    for i, type_ in enumerate(STRATEGIES):
-        if type_ in ("boolean", "smallint", "integer", "bigint", "double precision", "text", "bytea", "text[]", "oid"):
+    upstream.store("r", rows)
+    upstream.execute(f"UPDATE r SET id = id + {MOVED}")
+    columns = upstream.columns("r")
+    scanned, lost = upstream.bench(tmp_path_factory.mktemp("scan"), "r").read()
+    changes = log.changes(columns)
+    note(f"unrepresentable: {lost} from the scan, {changes.unrepresentable} from the log")
+    names = [c.name for c in columns if c.name != "id"]
+    logged = [exact(r) for r in changes.table.select(names).to_pylist()]
+    assert [exact(r) for r in scanned.select(names).to_pylist()] == logged[: len(rows)] == logged[len(rows) :]
+    assert scanned.column("id").to_pylist() == changes.table.column("id").to_pylist()[len(rows) :]
+    assert changes.table.column("__old").to_pylist() == [None] * len(rows) + [{"id": i} for i in range(len(rows))]
+    assert {name: 2 * count for name, count in lost.items()} == changes.unrepresentable
+    for i, type_ in enumerate(types):
+        if type_ in upstream.exact_types:
             assert exact(scanned.column(f"c{i}").to_pylist()) == exact([row[i] for row in rows]), type_
 
 

@@ -38,6 +38,7 @@ from support import capture, capture_mysql, mysql_types, type_cases, upstreams, 
 from support.captured import Captured, WriterThreads, captured
 from support.mysql import MyDatabase
 from support.mysql_values import TableLog, same
+from support.owned import PERMIT
 from support.values import Log
 from support.wait import wait_for
 
@@ -316,7 +317,8 @@ def test_random_commits_are_captured_and_agree_with_scans_at_a_cut(running: Capt
         identity = connections.get(m, running.id).identity
     with version.writers(seed) as writers:
         wait_for(lambda: writers.commits > COMMITS or writers.failures, "commits", 60)
-        scans = [scan_span(job_for(r, upstream.reach, identity, WHOLE, running.home.storage)) for r in followed]
+        to = running.home.storage, PERMIT, "scan-1"
+        scans = [scan_span(job_for(r, upstream.reach, identity, WHOLE, *to)) for r in followed]
         began = writers.commits
         wait_for(lambda: writers.commits > began + COMMITS or writers.failures, "more commits", 60)
         cuts = [rows_at_a_cut(upstream, r) for r in followed]
@@ -329,7 +331,7 @@ def test_random_commits_are_captured_and_agree_with_scans_at_a_cut(running: Capt
 def test_a_column_that_is_added_leaves_a_table_as_it_was(running: Captured, version: Version) -> None:
     relation = follow(running, version, "item")
     upstream = upstream_of(running.home.meta, running.id)
-    result = scan_span(job_for(relation, upstream.reach, {}, WHOLE, running.home.storage))
+    result = scan_span(job_for(relation, upstream.reach, {}, WHOLE, running.home.storage, PERMIT, "scan-1"))
     for statement in (
         "INSERT INTO item VALUES (1, 1, 'before')",
         "ALTER TABLE item ADD COLUMN extra int NOT NULL DEFAULT 7",

@@ -1,8 +1,8 @@
-"""Backfill: reads the history of a table span by span, and says which changes count on top of it.
+"""Backfill: reads the history of a table span by span, and decides which changes count on top of it.
 
-In: an upstream table, a span. Out: a plan of spans; per scan one value (what it saw, how far the log must come, files);
+In: an upstream table, a span. Out: a plan of spans; per scan one value (what it saw, the log position it needs, files);
 for any change whether it counts (`rule`), which is pure.
-Promises: a covered span plus its counted changes is the upstream's rows at that cut, exactly; no lock that blocks
+Guarantees: a covered span plus its counted changes equals the upstream's rows at that cut, exactly; no lock that blocks
 anybody; memory independent of a span's size; file statistics that never hide a row.
 Never: touches meta, commits to a base, compares positions.
 

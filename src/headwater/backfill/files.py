@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Collection
 from contextlib import ExitStack
 from types import TracebackType
@@ -13,16 +12,23 @@ import pyarrow.parquet as pq
 
 from headwater.backfill.statistics import Statistics, has_order
 from headwater.model import DataFile
+from headwater.ownership.permit import Permit
 from headwater.storage import Storage
 
-ROW_GROUP_BYTES = 64 << 20  # of Arrow memory; what a writer holds at once
+ROW_GROUP_BYTES = 64 << 20  # Arrow memory that a writer holds at once
 FILE_BYTES = 256 << 20  # on disk; a larger span becomes several files
 
 
-class FileWriter:
-    """Writes batches of one schema as Parquet files below `folder`; `close()` gives the finished files.
+def scan_label(span_id: int) -> str:
+    """How file names of a scan of this span begin."""
+    return f"scan-{span_id}"
 
-    Every finished file is durable. When the block fails, all of them are removed again.
+
+class FileWriter:
+    """Writes batches of one schema as Parquet files in `folder`; `close()` returns the finished files.
+
+        Every finished file is durable. If the block fails, all of them are removed again. Their names have the permit's
+    fence and a label, so that the sweep finds them if their writer is killed.
     """
 
     def __init__(
@@ -30,17 +36,19 @@ class FileWriter:
         storage: Storage,
         folder: str,
         schema: pa.Schema,
+        permit: Permit,
+        label: str,
         *,
         key: Collection[str] = (),
-        label: str = "scan",
         row_group_bytes: int = ROW_GROUP_BYTES,
         file_bytes: int = FILE_BYTES,
     ) -> None:
         self._storage = storage
         self._folder = folder
         self._schema = schema
-        self._key = key
+        self._permit = permit
         self._label = label
+        self._key = key
         self._row_group_bytes = row_group_bytes
         self._file_bytes = file_bytes
         self._waiting: list[pa.RecordBatch] = []
@@ -58,7 +66,7 @@ class FileWriter:
             self._flush()
 
     def close(self) -> tuple[DataFile, ...]:
-        """Finishes the last file. Nothing written, no file."""
+        """Finishes the last file. Without rows there is no file."""
         self._flush()
         self._finish()
         return tuple(self._files)
@@ -79,7 +87,7 @@ class FileWriter:
         group = pa.Table.from_batches(self._waiting, self._schema)
         self._waiting, self._waiting_bytes = [], 0
         if self._open is None:
-            name = f"{self._label}-{uuid.uuid4().hex}.parquet"  # an attempt never meets the files of another
+            name = self._permit.new_file(self._label, "parquet")
             self._open = _OpenFile(self._storage, self._folder, name, self._schema, self._key)
         self._open.write(group)
         if self._open.bytes >= self._file_bytes:
@@ -104,7 +112,7 @@ class _OpenFile:
             schema,
             compression="snappy",
             version="2.6",
-            store_decimal_as_integer=True,  # what Spark's vectorised reader reads fastest
+            store_decimal_as_integer=True,  # what Spark's vectorized reader reads fastest
             # Arrow leaves NaN out of a row group's maximum, and Spark would then skip the row group for `x > 5`.
             write_statistics=[f.name for f in schema if has_order(f.type)],
         )
@@ -117,7 +125,7 @@ class _OpenFile:
         try:
             self._writer.write_table(group, row_group_size=max(1, group.num_rows))
         except BaseException as e:
-            # Storage.create sees the failure and removes the file (and names a full disk).
+            # Storage.create sees the failure and removes the file (and reports a full disk).
             self._stack.__exit__(type(e), e, e.__traceback__)
             raise
         self._statistics.add(group)

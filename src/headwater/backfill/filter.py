@@ -1,8 +1,8 @@
-"""A table's filter: which rows it holds. A condition that the upstream and the lake surely judge alike.
+"""A table's filter: which rows it holds. A condition that the upstream and the lake evaluate identically.
 
-Comparisons of one column with constants, joined by AND, OR and NOT. Where the lake cannot keep a value it holds NULL,
-so its verdict may be "unknown" where the upstream's is a yes or a no, but never the other way round: what the lake
-shows is a part of what a scan reads, and the lake's verdict counts, for the history and for changes.
+Comparisons of one column with constants, combined with AND, OR and NOT. A value that the lake cannot represent is NULL
+there, so the lake's result may be "unknown" where the upstream's is yes or no, but never the other way round: what the
+lake shows is a subset of what a scan reads, and the lake's result counts, for the history and for changes.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ from headwater.model import Column, Condition, Joined, Test
 _EQUAL = {exp.EQ: "=", exp.NEQ: "<>"}
 _ORDER = {exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">="}
 _TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "<>": "<>"}
-_HINT = "Compare columns with constants by =, <>, <, <=, >, >=, IN, BETWEEN and IS NULL, joined by AND, OR and NOT."
+_HINT = "Compare columns with constants by =, <>, <, <=, >, >=, IN, BETWEEN and IS NULL, combined with AND, OR and NOT."
 
 
 @lru_cache(maxsize=256)
 def read_filter(text: str, columns: tuple[Column, ...]) -> Condition:
-    """The condition that a filter's text says of these columns."""
+    """The condition that a filter's text states about these columns."""
     try:
         tree = sqlglot.parse_one(text, dialect=columns[0].upstream.dialect or None)
     except SqlglotError as e:
-        raise DefinitionError("table.filter", f"the filter cannot be read: {str(e).splitlines()[0]}", _HINT) from e
+        raise DefinitionError("table.filter", f"the filter cannot be parsed: {str(e).splitlines()[0]}", _HINT) from e
     return _condition(tree, {c.name.lower(): c for c in columns})
 
 
 def columns_of(condition: Condition) -> set[str]:
-    """The columns that a condition looks at."""
+    """The columns that a condition uses."""
     if isinstance(condition, Test):
         return {condition.column}
     return set().union(*(columns_of(p) for p in condition.parts))
@@ -72,25 +72,25 @@ def _condition(node: exp.Expr, columns: dict[str, Column]) -> Condition:
             if isinstance(node.left, exp.Column):
                 return Test(*_checked(node.left, op, [node.right], columns))
             return Test(*_checked(node.right, _TURNED[op], [node.left], columns))
-    raise _refused(f"`{node.sql()}` cannot stand in a filter")
+    raise _refused(f"`{node.sql()}` is not allowed in a filter")
 
 
 def _checked(
     node: exp.Expr, op: str, constants: Sequence[exp.Expr], columns: dict[str, Column]
 ) -> tuple[str, str, tuple[Any, ...]]:
     if not isinstance(node, exp.Column) or node.table:
-        raise _refused(f"`{node.sql()}` is no column")
+        raise _refused(f"`{node.sql()}` is not a column")
     column = columns.get(node.name.lower())
     if column is None:
         raise _refused(f"the table has no column {node.name}")
     type, known = column.upstream.name, comparable(column.upstream)
     natural = known is not None and (column.lake_type != "STRING" or not known.ordered)
     if known is None or not natural:
-        raise _refused(f"{column.name} ({type}) cannot be compared outside the database for certain")
+        raise _refused(f"{column.name} ({type}) cannot be compared reliably outside the database")
     if op == "null" and not known.kept:
-        raise _refused(f"{column.name} cannot be asked for NULL: {type} has values that the lake keeps as NULL")
+        raise _refused(f"{column.name} cannot be tested for NULL: {type} has values that are NULL in the lake")
     if op in _ORDER.values() and not known.ordered:
-        raise _refused(f"{column.name} has an order only in the database; it can be asked with =, <> and IN")
+        raise _refused(f"{column.name} can be ordered only by the database; use =, <> and IN")
     return column.name, op, tuple(_constant(c, column, known.value) for c in constants)
 
 
@@ -126,7 +126,7 @@ def _constant(node: exp.Expr, column: Column, kind: str) -> Any:
             case _:
                 return _string(node)
     except (ValueError, ArithmeticError) as e:
-        raise _refused(f"`{text or node.sql()}` is no {column.upstream.name} for {column.name}: {e}") from e
+        raise _refused(f"`{text or node.sql()}` is not a valid {column.upstream.name} for {column.name}: {e}") from e
 
 
 def _number(node: exp.Expr) -> str:

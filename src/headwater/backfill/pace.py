@@ -1,20 +1,20 @@
-"""How many rows a table's scans may read now: a rate limit over all of them. Pure; time is given."""
+"""How many rows a table's scans may read now: a rate limit over all of them. Pure; time is an argument."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-QUANTUM_S = 2.0  # what one scan may read is the limit's worth of this long, so that a new limit takes effect soon
+QUANTUM_S = 2.0  # one scan may read the limit's worth of this time, so that a new limit takes effect soon
 
 
 @dataclass(slots=True)
 class Pace:
-    """Hands out rows so that, over any while, no more than the limit per second (and one quantum) are read."""
+    """Hands out rows so that, over any period, no more than the limit per second (and one quantum) are read."""
 
     free_at: float = 0.0
 
     def take(self, limit: int | None, now: float) -> int | None:
-        """The most rows that a scan which begins now may read: 0 = as many as there are, None = none yet."""
+        """The most rows that a scan starting now may read: 0 = no limit, None = none yet."""
         if limit is None:
             return 0
         if limit == 0 or now < self.free_at:
@@ -24,6 +24,6 @@ class Pace:
         return rows
 
     def give_back(self, limit: int | None, rows: int) -> None:
-        """Rows that were handed out but not read."""
+        """Returns rows that were handed out but not read."""
         if limit:
             self.free_at -= rows / limit

@@ -1,4 +1,4 @@
-"""Planning: where the spans of a table end. Pure; the database answers through three questions."""
+"""Planning: where the spans of a table end. Pure; the database answers through three functions."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from headwater.settings.table import DEFAULTS
 from headwater.source.spans import Extent
 
 INTEGERS = frozenset({"TINYINT", "SMALLINT", "INT", "BIGINT"})
-DENSE = 0.5  # an integer key with at least this share of its range in use is cut by arithmetic
+DENSE = 0.5  # an integer key that uses at least this share of its range is divided by arithmetic
 
-# Bounds(after, upto, rows) → the key `rows` rows after `after` if it lies before `upto`, else None.
+# Bounds(after, upto, rows) → the key `rows` rows after `after` if it is before `upto`, otherwise None.
 NextBound = Callable[[Bound | None, Bound, int], Bound | None]
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How a table is cut: spans of `step` rows up to `last`, and beyond it a span that was empty when planning began.
+    """How a table is divided: spans of `step` rows up to `last`, and a span beyond it, empty when planning began.
 
-    Planning may take long and goes on while spans are scanned, so the end is fixed first: whatever is added beyond
+    Planning may take long and continues while spans are scanned, so the end is fixed first: whatever is added beyond
     `last` is in the log, and no span can grow while it waits.
     """
 
     last: Bound | None
     step: int
-    dense_from: int | None  # the first key, where arithmetic gives the bounds
+    dense_from: int | None  # the first key, if bounds come from arithmetic
     beyond: Span
     beyond_result: ScanResult
 
@@ -60,13 +60,13 @@ def rows_per_span(extent: Extent, span_rows: int, span_bytes: int, max_spans: in
 def spans(plan: Plan, next_bound: NextBound, after: Bound | None = None, done: int = 0) -> Iterator[Span]:
     """The spans up to the plan's last key, in key order, each as soon as its end is known.
 
-    To resume, give the end of the last planned span as `after` and the number of spans planned so far as `done`.
+    To resume, pass the end of the last planned span as `after` and the number of spans planned so far as `done`.
     """
     if plan.last is None or after == plan.last:
         return
     find = arithmetic(plan) if plan.dense_from is not None else next_bound
     while True:
-        # The estimate may be far too low; longer steps keep the number of spans bounded whatever the truth is.
+        # The estimate may be far too low; longer steps bound the number of spans whatever the truth is.
         longer = max(0, (done - MAX_SPANS) * 8 // MAX_SPANS + 1)
         end = find(after, plan.last, plan.step << longer)
         if end is None:

@@ -1,4 +1,4 @@
-"""Scanning one span: rows of one short transaction into files next to the base. It knows nothing of meta."""
+"""Scans one span: rows of one short transaction into files next to the base. It does not touch meta."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from headwater.decode.layout import RowLayout
 from headwater.decode.scanned import select_expression, text_expression, to_lake
 from headwater.decode.values import arrow_schema
 from headwater.model import Bound, RelationInfo, ScanResult, Span
+from headwater.ownership.permit import Permit
 from headwater.settings.table import DEFAULTS
 from headwater.source.spans import Hooks, Reach, ScanTable
 from headwater.storage import Storage
@@ -22,24 +23,25 @@ from headwater.storage import Storage
 
 @dataclass(frozen=True, slots=True)
 class ScanJob:
-    """Everything that a scan needs, as values: it travels to a Spark task. Its repr hides the password."""
+    """Everything a scan needs, as values: it travels to a Spark task. Its repr hides the password."""
 
     reach: Reach
     table: ScanTable
     span: Span
-    storage: Storage = field(compare=False)  # each opening of a home has its own, and what it knows of the files
+    storage: Storage = field(compare=False)  # each open home has its own, with what it knows about the files
     base_path: str  # of the base, in the storage
-    label: str = "scan"  # how the files' names begin
+    permit: Permit  # under which the files are written
+    label: str  # prefix of their names
     slice_s: float = DEFAULTS.slice_s  # then the scan stops, so that control takes effect soon
     lock_timeout_s: float = LOCK_TIMEOUT_S
     batch_bytes: int = SCAN_BATCH_BYTES
     row_group_bytes: int = ROW_GROUP_BYTES
     file_bytes: int = FILE_BYTES
-    max_rows: int = 0  # the scan stops after so many, and the upstream reads no more; 0: no limit
+    max_rows: int = 0  # the scan stops after this many, and the upstream reads no more; 0: no limit
 
 
 def scan_table(relation: RelationInfo, identity: dict[str, str] | None = None) -> ScanTable:
-    """The upstream table with what a scan selects from it: what decoding wants. `identity` is its connection's."""
+    """The upstream table with what a scan selects from it for decoding. `identity` is its connection's."""
     return ScanTable(
         schema=relation.origin.schema,
         name=relation.origin.table,
@@ -53,16 +55,24 @@ def scan_table(relation: RelationInfo, identity: dict[str, str] | None = None) -
     )
 
 
-def job_for(relation: RelationInfo, reach: Reach, identity: dict[str, str], span: Span, storage: Storage) -> ScanJob:
+def job_for(
+    relation: RelationInfo,
+    reach: Reach,
+    identity: dict[str, str],
+    span: Span,
+    storage: Storage,
+    permit: Permit,
+    label: str,
+) -> ScanJob:
     """The scan of one span of a relation; `identity` is its connection's."""
-    return ScanJob(reach, scan_table(relation, identity), span, storage, relation.base_path)
+    return ScanJob(reach, scan_table(relation, identity), span, storage, relation.base_path, permit, label)
 
 
 def scan_span(job: ScanJob, hooks: Hooks = lambda _: None) -> ScanResult:
     """Reads the span, or as much as fits into `slice_s` and `max_rows`, into files; they are durable on return.
 
-    Nothing is committed anywhere: the caller records the result as an intent and adds the files to the base. When it
-    fails, its files are removed.
+    Nothing is committed anywhere: the caller records the result as an intent and adds the files to the base. If the
+    scan fails, its files are removed.
     """
     deadline = time.monotonic() + job.slice_s
     progress = _Progress(job)
@@ -74,13 +84,14 @@ def scan_span(job: ScanJob, hooks: Hooks = lambda _: None) -> ScanResult:
             job.storage,
             job.base_path,
             arrow_schema(job.table.columns),
+            job.permit,
+            job.label,
             key=job.table.key,
-            label=job.label,
             row_group_bytes=job.row_group_bytes,
             file_bytes=job.file_bytes,
         ) as writer,
     ):
-        if scan.described is not None:  # a type that has grown must not come as NULLs
+        if scan.described is not None:  # values of a widened type must not become NULLs
             RowLayout.of(scan.described, job.table.columns, job.table.key)
         hooks("scan.before_rows")
         stopped_at: Bound | None = None
@@ -102,13 +113,13 @@ def scan_span(job: ScanJob, hooks: Hooks = lambda _: None) -> ScanResult:
         files=files,
         rows=progress.rows,
         unrepresentable=dict(progress.unrepresentable),
-        stopped_at=None if stopped_at == job.span.hi else stopped_at,  # it had come to the end
+        stopped_at=None if stopped_at == job.span.hi else stopped_at,  # it had reached the end
         server_life=scan.seen.server_life,
     )
 
 
 class _Progress:
-    """Converts batches to lake types and counts what could not be kept."""
+    """Converts batches to lake types and counts unrepresentable values."""
 
     def __init__(self, job: ScanJob) -> None:
         self._columns = job.table.columns

@@ -1,12 +1,12 @@
 """The backfill rule: which changes count on top of what the scans read. Pure; values in, values out.
 
-A change to key k counts iff k lies in a covered span, the change comes after the span's `log_index`, and the scan of
-the span did not see its transaction. Where a log position would be a guess (a commit can be in the log and not yet
-visible, or the other way round in time), what a scan *saw* is exact.
+A change to key k counts iff k is in a covered span, the change comes after the span's `log_index`, and the scan of the
+span did not see its transaction. A log position would only be a guess (a commit can be in the log before it is visible,
+or the other way round); what a scan *saw* is exact.
 
-Where keys cannot be ordered outside the database the layout is one span over everything with the `saw` of every scan:
-a change counts iff at least one scan did not see it. A row's changes are seen in their order, so what is applied a
-second time is always the end of the row's history, and the outcome is the same.
+If keys cannot be ordered outside the database, the layout is one span over everything with the `saw` of every scan:
+a change counts iff at least one scan did not see it. A row's changes are seen in order, so what is applied a
+second time is always the end of the row's history, and the result is the same.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def counts(
 ) -> NDArray[np.bool_]:
     """For each change, whether it counts. A key change is two changes, each judged under its own key.
 
-    `keys` holds the changes' key columns. `None` means that they are TRUNCATEs: such a change concerns every key, and
+    `keys` holds the changes' key columns. `None` means that they are TRUNCATEs: such a change affects every key, and
     counts here if it counts for at least one covered span (`truncated` says for which).
     """
     result = np.zeros(len(index), np.bool_)
@@ -45,7 +45,7 @@ def counts(
     if not layout.spans or not len(index):
         return result
     if layout.complete and len({(s.log_index, s.saw) for s in layout.spans}) == 1:
-        return _unseen(layout.spans[0], index, txn, sees)  # the same answer in every span, so none need be found
+        return _unseen(layout.spans[0], index, txn, sees)  # the same result in every span, so none needs to be found
     place = locate([s.span for s in layout.spans], key_columns, keys)
     return _judge(layout.spans, place, index, txn, sees)
 
@@ -53,7 +53,7 @@ def counts(
 def truncated(layout: Layout, truncates: Sequence[tuple[int, int]], sees: Sees) -> NDArray[np.int64]:
     """For each covered span the highest index of a TRUNCATE (index, txn) that counts for it, or 0.
 
-    What a span held before that index is gone: its base rows, and its changes at or below it.
+    Whatever a span held before that index is gone: its base rows, and its changes at or below it.
     """
     result = np.zeros(len(layout.spans), np.int64)
     if not truncates:
@@ -72,7 +72,7 @@ def _judge(
     txn: NDArray[np.int64],
     sees: Sees,
 ) -> NDArray[np.bool_]:
-    """The rule per span, each asked once about all of its changes."""
+    """The rule per span, each evaluated once for all of its changes."""
     result = np.zeros(len(index), np.bool_)
     order = np.argsort(place, kind="stable")
     ordinals, starts = np.unique(place[order], return_index=True)
@@ -86,7 +86,7 @@ def _unseen(covered: CoveredSpan, index: NDArray[np.int64], txn: NDArray[np.int6
     later: NDArray[np.bool_] = index > covered.log_index
     if not covered.saw:
         return later
-    # Several scans: each transaction is asked about once, and only until one scan did not see it.
+    # Several scans: each transaction is tested once, and only until one scan did not see it.
     transactions, which = np.unique(txn, return_inverse=True)
     unseen = np.zeros(len(transactions), np.bool_)
     for saw in set(covered.saw):

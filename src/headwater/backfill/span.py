@@ -1,4 +1,4 @@
-"""Spans of a key order: joining them, and finding the one that holds a key."""
+"""Spans of a key order: merging them, and finding the one that holds a key."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def one_key(key: tuple[str, ...]) -> Span:
 
 
 def joined(spans: Iterable[Span]) -> list[Span]:
-    """The spans (in key order) with neighbours made one."""
+    """The spans (in key order) with neighbours merged."""
     found: list[Span] = []
     for span in spans:
         if found and found[-1].meets(span):
@@ -44,7 +44,7 @@ def locate(spans: Sequence[Span], key_columns: Sequence[Column], keys: pa.Table)
         return np.zeros(count, np.int64)
     bounds = [b for s in spans for b in (s.lo, s.hi) if b is not None]
     key_rank, bound_rank = _ranks(bounds, key_columns, keys)
-    # A key stands at twice its rank, a bound one step before or after the key that it names.
+    # A key is at twice its rank, a bound one step before or after its key.
     points = iter((2 * bound_rank + np.where([b.after for b in bounds], 1, -1)).tolist())
     lowest, highest = -2, 2 * (count + len(bounds)) + 2
     ends = np.array([[next(points) if s.lo else lowest, next(points) if s.hi else highest] for s in spans], np.int64)
@@ -59,7 +59,7 @@ def locate(spans: Sequence[Span], key_columns: Sequence[Column], keys: pa.Table)
 def _ranks(
     bounds: Sequence[Bound], key_columns: Sequence[Column], keys: pa.Table
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The ranks of all keys and of all bounds in one common order; equal keys have equal ranks."""
+    """The ranks of all keys and all bounds in one common order; equal keys have equal ranks."""
     from headwater.decode.literals import key_array
 
     combined: NDArray[np.int64] | None = None

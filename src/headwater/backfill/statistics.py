@@ -1,8 +1,8 @@
-"""Delta statistics of a file, from its own data: what engines use to skip it, so a wrong one loses rows silently.
+"""Delta statistics of a file, from its own data: engines use them to skip it, so a wrong one silently loses rows.
 
-Minimum and maximum are given only where every engine reads and compares them as the data itself: integers, short
+Minimum and maximum are given only if every engine reads and compares them like the data itself: integers, short
 decimals, dates, timestamps (rounded outward to the milliseconds that Delta stores) and strings that are stored whole.
-Not for floats (NaN is above every number but in no maximum), not for strings that would be cut.
+Not for floats (NaN is above every number but in no maximum), not for strings that would be truncated.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 INDEXED_COLUMNS = 32  # what Delta itself collects by default
-WHOLE_STRING_CHARS = 32  # longer ones are cut by Delta, and engines differ in how
+WHOLE_STRING_CHARS = 32  # Delta truncates longer ones, and engines differ in how
 EPOCH = datetime(1970, 1, 1)
 # Outside these years calendars and text forms differ between engines.
 FIRST_DAY, LAST_DAY = date(1900, 1, 1), date(9999, 12, 30)
@@ -36,7 +36,7 @@ class Statistics:
         self._ranged = {f.name for f in self._fields if has_order(f.type)}
 
     def add(self, group: pa.Table) -> None:
-        """Takes the next rows of the file into account."""
+        """Adds the next rows of the file."""
         self.rows += group.num_rows
         for field in self._fields:
             column = group.column(field.name)
@@ -53,7 +53,7 @@ class Statistics:
             "minValues": {name: lo for name, (lo, _) in stored.items()},
             "maxValues": {name: hi for name, (_, hi) in stored.items()},
             "nullCount": self._nulls,
-            "tightBounds": True,  # no row of the file has been marked as gone
+            "tightBounds": True,  # no row of the file is marked as deleted
         }
         return _dump(body)
 
@@ -61,7 +61,7 @@ class Statistics:
         found = pc.min_max(_comparable(column))
         lo, hi = found["min"].as_py(), found["max"].as_py()
         if isinstance(lo, str) and max(len(lo), len(hi)) > WHOLE_STRING_CHARS:
-            # Never narrower again: a later row group could only widen the range.
+            # Never narrowed again: a later row group could only widen the range.
             self._ranged.discard(field.name)
             self._ranges.pop(field.name, None)
             return
@@ -72,7 +72,7 @@ class Statistics:
 
 
 def has_order(kind: pa.DataType) -> bool:
-    """A column whose least and greatest value every engine understands alike."""
+    """Whether every engine understands the column's minimum and maximum the same way."""
     t = pa.types
     return any(holds(kind) for holds in (t.is_integer, t.is_decimal, t.is_date32, t.is_timestamp, t.is_string))
 
@@ -85,7 +85,7 @@ def _comparable(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _as_stored(kind: pa.DataType, values: tuple[Any, Any]) -> tuple[Any, Any] | None:
-    """Minimum and maximum as Delta stores them, or None if they cannot be stored without doubt."""
+    """Minimum and maximum as Delta stores them, or None if they cannot be stored reliably."""
     lo, hi = values
     if pa.types.is_timestamp(kind):
         lo_ms, hi_ms = lo // 1000, -(-hi // 1000)
@@ -114,12 +114,12 @@ def _greatest(a: Any, b: Any) -> Any:
 
 
 def _in_bytes(value: Any) -> Any:
-    """Spark orders strings by their UTF-8 bytes."""
+    """Strings as UTF-8 bytes, which is Spark's order."""
     return value.encode() if isinstance(value, str) else value
 
 
 def _dump(body: dict[str, Any]) -> str:
-    """JSON in which a decimal is a number with all of its digits."""
+    """JSON in which a decimal is a number with all its digits."""
     numbers: dict[str, str] = {}
 
     def mark(value: Any) -> str:

@@ -1,4 +1,4 @@
-"""A capture's sign of life: it is heard of for as long as its main thread keeps the promises that it makes."""
+"""A capture's sign of life: sent for as long as its main thread keeps its promises."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from collections.abc import Callable
 
 from headwater.settings.table import DEFAULTS
 
-STEP_S = 60.0  # one step of the flow: what was received is handed over, an upstream that takes nothing is noticed
-OPEN_S = 600.0  # opening a log: many an upstream is asked, and after a failover its log is searched
+STEP_S = 60.0  # one step of the flow: what was received is handed over, an upstream that accepts nothing is noticed
+OPEN_S = 600.0  # opening a log: this takes many queries to an upstream, and after a failover a search of its log
 
 
 class Liveness:
-    """Says `alive` every few seconds, in a thread of its own, until the time runs out that the main thread asked for.
+    """Says `alive` every few seconds, in its own thread, until the time that the main thread promised has run out.
 
-    So a process that is stopped is silent at once, and one whose main thread hangs is silent soon after; a main thread
-    that waits for a disk, an upstream or a slot goes on promising, and is heard.
+    So a stopped process is silent immediately, and one whose main thread hangs is silent soon after; a main thread
+    that waits for a disk, an upstream or a slot keeps promising, and is heard.
     """
 
     def __init__(
@@ -27,7 +27,7 @@ class Liveness:
     ) -> None:
         self._say = say
         self._clock = clock
-        self._every_s = silence_s / 10  # one that is lost is no silence
+        self._every_s = silence_s / 10  # one lost word is not silence
         self._until = clock() + OPEN_S
         self._done = threading.Event()
 
@@ -35,14 +35,14 @@ class Liveness:
         threading.Thread(target=self._run, name="liveness", daemon=True).start()
 
     def promise(self, within_s: float = STEP_S) -> None:
-        """The main thread says that it will be here again within this long."""
+        """Called by the main thread: it will call again within this time."""
         self._until = self._clock() + within_s
 
     def stop(self) -> None:
         self._done.set()
 
     def speak(self) -> bool:
-        """Says a word if the promise holds; False if not."""
+        """Says a word if the promise is kept; False if not."""
         kept = self._clock() <= self._until
         if kept:
             self._say("alive")

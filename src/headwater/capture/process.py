@@ -1,11 +1,12 @@
 """The capture: the one process that reads an upstream's log and writes segments.
 
-    python -m headwater.capture.process --home DIR --connection ID [--force] [--until POSITION|TIME]
+    python -m headwater.capture.process --home DIR --connection ID [--alone] [--until POSITION|TIME]
         [--config FILE] [--set NAME=VALUE …]
 
-It says `published INDEX POSITION` on stdout after each publication (and `reached` at the end that was asked for),
-`alive` every few seconds, and `refused ERROR` if it cannot begin at all. It ends when stdin closes or on SIGTERM, and
-keeps the connection's state in meta. What it received and did not publish comes again after the next start.
+It prints `published INDEX POSITION` on stdout after each publication (and `reached` at the requested end),
+`alive` every few seconds, and `refused ERROR` if it cannot start at all. It ends when stdin closes or on SIGTERM, and
+keeps the connection's state in meta. `hold` on stdin makes it wait, at the end of a transaction, until `go`.
+Whatever it received but did not publish comes again after the next start.
 """
 
 from __future__ import annotations
@@ -18,7 +19,6 @@ import logging
 import os
 import select
 import signal
-import socket
 import sys
 import threading
 import time
@@ -34,11 +34,15 @@ from headwater.capture.receive import Heartbeat, Receiver
 from headwater.capture.until import Until
 from headwater.changelog import segment
 from headwater.changelog.writer import SegmentWriter, WriterThread, machine_error
-from headwater.errors import FencedError, HeadwaterError, JobError, Scope
-from headwater.meta import connections, lease, merged, segments
-from headwater.meta.lease import Lease
+from headwater.errors import FencedError, HeadwaterError, JobError, MachineError, Scope
+from headwater.meta import connections, merged, segments
 from headwater.meta.store import Meta
 from headwater.model import ConnectionInfo, ConnectionState
+from headwater.ownership import lease
+from headwater.ownership.lease import Lease, Owner
+from headwater.ownership.names import Name
+from headwater.ownership.strays import strays
+from headwater.rundir.lock import owner
 from headwater.settings.load import Given, load
 from headwater.settings.table import DEFAULTS, Settings
 from headwater.source.base import Log
@@ -46,6 +50,8 @@ from headwater.source.connected import source_of
 from headwater.storage import LocalStorage, Storage
 
 BACKOFF = Backoff(0.5, 30.0)
+RENEW_S = config.LEASE_S / 3
+HOLD, GO = "hold", "go"  # commands of the server on stdin
 M_ARENA_MAX, M_MMAP_THRESHOLD = -8, -3  # malloc.h
 
 log = logging.getLogger("headwater.capture")
@@ -59,6 +65,7 @@ class Capture:
         meta: Meta,
         storage: Storage,
         connection_id: int,
+        owner: Owner,
         until: Until | None = None,
         settings: Settings = DEFAULTS,
     ) -> None:
@@ -68,8 +75,10 @@ class Capture:
         self._settings = settings
         self._reached = False
         self._id = connection_id
+        self._owner = owner
         self._held: Lease | None = None
         self._stopping = threading.Event()
+        self._held_back = threading.Event()
         self._flow: Log | None = None
         self._liveness = Liveness(_say, silence_s=settings.capture_silence_s)
 
@@ -79,26 +88,30 @@ class Capture:
         if self._flow is not None:
             self._flow.wake()
 
-    def run(self, *, force: bool = False) -> int:
-        """Captures until stopped; returns the exit status."""
+    def hold(self, wait: bool) -> None:
+        """Publishes no more transactions while `wait` is true; may be called from any thread."""
+        (self._held_back.set if wait else self._held_back.clear)()
+
+    def run(self, *, alone: bool = False) -> int:
+        """Captures until stopped; returns the exit status. `alone`: no other capture of this home is alive."""
         self._liveness.start()
         try:
-            self._take_lease(force)
+            self._acquire(alone)
             self._repeat()
             with self._meta.write() as c:
                 lease.release(c, self._lease)
             return 0
         except FencedError as e:
-            log.error("%s: %s", e.code, e.message)  # not our connection any more, so not ours to mark
+            log.error("%s: %s", e.code, e.message)  # no longer our connection, so not ours to mark
             return e.exit_status
         except HeadwaterError as e:
-            self._say_state(ConnectionState.FAILED, e)
+            self._store_state(ConnectionState.FAILED, e)
             return e.exit_status
         except Exception as e:
             log.exception("unexpected")
             what = f"the capture failed unexpectedly: {type(e).__name__}"
-            hint = f"See logs/capture-{self._id}.log in the home; it is started again by itself."
-            self._say_state(ConnectionState.FAILED, JobError("job.failed", what, hint))
+            hint = f"See logs/capture-{self._id}.log in the home; it is restarted automatically."
+            self._store_state(ConnectionState.FAILED, JobError("job.failed", what, hint))
             return JobError.exit_status
         finally:
             self._liveness.stop()
@@ -108,15 +121,14 @@ class Capture:
         assert self._held is not None
         return self._held
 
-    def _take_lease(self, force: bool) -> None:
-        owner = f"{socket.gethostname()}:{os.getpid()}"
+    def _acquire(self, alone: bool) -> None:
         with self._meta.write() as c:
-            self._held = lease.take(c, f"capture:{self._id}", owner, force=force)
+            self._held = lease.acquire(c, Name.connection(self._id), self._owner, alone=alone)
         if self._held is None:
             raise FencedError("job.fenced", f"connection {self._id} is being captured by another process")
 
     def _repeat(self) -> None:
-        """Flows again and again; a broken connection or a busy slot is waited for."""
+        """Runs one flow after another; waits out a broken connection or a busy slot."""
         wait_s = 0.0
         while not self._stopping.is_set():
             self._liveness.promise(OPEN_S)
@@ -131,9 +143,15 @@ class Capture:
                 error = e if isinstance(e, HeadwaterError) else machine_error(e)
                 if error.stops(Scope.CONNECTION):
                     raise
-                self._say_state(ConnectionState.RETRYING, error)
+                self._store_state(ConnectionState.RETRYING, error)
                 wait_s = BACKOFF.after(wait_s, time.monotonic() - began)
-                self._stopping.wait(wait_s)
+                self._pause(wait_s)
+
+    def _pause(self, left_s: float) -> None:
+        """Waits until the time is over or the capture is stopped, and keeps the lease meanwhile."""
+        while not self._stopping.wait(min(left_s, RENEW_S)) and (left_s := left_s - RENEW_S) > 0:
+            with contextlib.suppress(MachineError), self._meta.owned(self._lease):
+                pass
 
     def _flow_once(self) -> None:
         """One connection to the upstream, from open to end."""
@@ -155,19 +173,14 @@ class Capture:
             flow.close()
 
     def _cut_back(self) -> ConnectionInfo:
-        """Forgets a half-captured transaction and removes files that no meta row names."""
-        with self._meta.write() as c:
-            dead = segments.cut_back(c, self._lease)
+        """Removes a half-captured transaction and files without a meta row."""
+        found = [path for path in self._storage.list(segment.folder(self._id)) if not segment.is_merged(path)]
+        with self._meta.owned(self._lease) as c:
+            dead = segments.cut_back(c, self._id)
             connection = connections.get(c, self._id)
-            live = merged.paths(c, self._id)
+            recorded = merged.paths(c, self._id)
         crash.here("capture.cut_back")
-        orphans = [
-            path
-            for path in self._storage.list(segment.folder(self._id))
-            # a newer owner's file, written and not yet published, is not ours to remove
-            if path not in live and (fence := segment.fence_of(path)) is not None and fence < self._lease.fence
-        ]
-        self._storage.remove({*dead, *orphans})
+        self._storage.remove({*dead, *strays(found, self._lease.fence, recorded=recorded)})
         return connection
 
     def _receive(self, connection: ConnectionInfo, flow: Log) -> None:
@@ -184,7 +197,7 @@ class Capture:
 
         known = flow.standing
 
-        def told() -> None:
+        def published() -> None:
             nonlocal known
             flow.wake()
             if flow.standing is not known:
@@ -194,10 +207,12 @@ class Capture:
             if not _say(f"published {writer.committed_index} {writer.position}"):
                 self.stop()
 
-        thread = WriterThread(writer, told, self._trouble)
+        thread = WriterThread(writer, published, self._trouble)
         try:
             promise, settings = self._liveness.promise, self._settings
-            receiver = Receiver(flow, thread, heartbeat, self._stopping, self._until, promise, settings)
+            receiver = Receiver(
+                flow, thread, heartbeat, self._stopping, self._until, promise, settings, self._held_back
+            )
             receiver.run()
         finally:
             heartbeat.stop()
@@ -208,12 +223,12 @@ class Capture:
 
     def _trouble(self, error: HeadwaterError | None) -> None:
         if error is None:
-            self._say_state(ConnectionState.RUNNING)
+            self._store_state(ConnectionState.RUNNING)
         else:
-            self._say_state(ConnectionState.RETRYING, error)
+            self._store_state(ConnectionState.RETRYING, error)
 
-    def _say_state(self, state: ConnectionState, error: HeadwaterError | None = None) -> None:
-        """Writes the connection's state to meta, if the connection is still ours and meta can be written."""
+    def _store_state(self, state: ConnectionState, error: HeadwaterError | None = None) -> None:
+        """Writes the connection's state to meta, if the connection is still ours and meta is writable."""
         log.log(
             logging.INFO if error is None else logging.WARNING,
             "%s%s",
@@ -221,9 +236,7 @@ class Capture:
             "" if error is None else f": {error.code}: {error.message}",
         )
         try:
-            with self._meta.write() as c:
-                if self._held is not None:
-                    lease.check(c, self._held)
+            with self._meta.write() if self._held is None else self._meta.owned(self._held) as c:
                 connections.set_state(c, self._id, state, error)
         except (FencedError, HeadwaterError, sa.exc.OperationalError) as e:
             log.warning("the state could not be stored: %s", e)
@@ -231,13 +244,13 @@ class Capture:
 
 
 def _next_life(last: str, flow: Log) -> str:
-    """A name for this life of the upstream as we see it: a broken connection begins another one, too."""
+    """A name for this life of the upstream as we see it: a broken connection also starts a new one."""
     tail = last.rsplit("/", 1)[-1]
     return f"{flow.standing.life}/{int(tail) + 1 if tail.isdigit() else 1}"
 
 
 def _say(line: str) -> bool:
-    """Tells the server; a reader that does not read never holds us up. False when there is no reader any more."""
+    """Writes a line to the server, without ever blocking on its reader. False when there is no reader any more."""
     try:
         if select.select([], [sys.stdout], [], 0)[1]:
             os.write(sys.stdout.fileno(), f"{line}\n".encode())
@@ -247,14 +260,18 @@ def _say(line: str) -> bool:
 
 
 def _watch_stdin(capture: Capture) -> None:
+    rest = b""
     with contextlib.suppress(OSError):
-        while os.read(0, 4096):
-            continue
+        while data := os.read(0, 4096):  # not through sys.stdin, whose lock a thread must not hold when Python exits
+            *lines, rest = (rest + data).split(b"\n")
+            for word in (line.decode().strip() for line in lines):
+                if word in (HOLD, GO):
+                    capture.hold(word == HOLD)
     capture.stop()
 
 
-def _stay_small() -> None:
-    """Gives buffers back to the system as soon as they are free; by default malloc keeps some 50 MB of them."""
+def _limit_malloc() -> None:
+    """Returns buffers to the system as soon as they are free; by default malloc keeps some 50 MB of them."""
     pa.set_memory_pool(pa.system_memory_pool())
     with contextlib.suppress(OSError, AttributeError):  # only glibc has it, and only glibc needs it
         libc = ctypes.CDLL(None)
@@ -263,11 +280,15 @@ def _stay_small() -> None:
 
 
 def main() -> int:
-    """The process: see the module's text."""
+    """The process: see the module's docstring."""
     parser = argparse.ArgumentParser(prog="headwater.capture.process")
     parser.add_argument("--home", required=True)
     parser.add_argument("--connection", required=True, type=int)
-    parser.add_argument("--force", action="store_true", help="take the lease: the caller owns the home's lock")
+    parser.add_argument(
+        "--alone",
+        action="store_true",
+        help="take over from an earlier capture immediately; the caller holds the home's lock",
+    )
     parser.add_argument("--until", help="the position or the time after which nothing is captured")
     parser.add_argument("--config", help="the settings file, if it is not the home's")
     parser.add_argument("--set", action="append", metavar="NAME=VALUE", help="a setting")
@@ -280,17 +301,17 @@ def main() -> int:
         home = Path(arguments.home).absolute()
         settings = load(home, Given.of(arguments.config, arguments.set))
         meta = Meta(config.meta_url(home, settings.meta_url))
-        capture = Capture(meta, LocalStorage(home), arguments.connection, until, settings)
+        capture = Capture(meta, LocalStorage(home), arguments.connection, owner(home), until, settings)
     except HeadwaterError as e:
         log.error("%s: %s", e.code, e.message)
         _say(f"refused {json.dumps(e.as_dict())}")  # without settings there may be no meta to write it to
         return e.exit_status
-    _stay_small()
+    _limit_malloc()
     # in a thread: the handler may have interrupted the main thread while it holds the event's lock
     signal.signal(signal.SIGTERM, lambda *_: threading.Thread(target=capture.stop, daemon=True).start())
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the server decides when we end
     threading.Thread(target=_watch_stdin, args=(capture,), name="stdin", daemon=True).start()
-    return capture.run(force=arguments.force)
+    return capture.run(alone=arguments.alone)
 
 
 if __name__ == "__main__":

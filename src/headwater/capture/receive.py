@@ -1,4 +1,4 @@
-"""The capture's loop: from the flow to the writer, with what the upstream is told on the way."""
+"""The capture's loop: from the flow to the writer, with acknowledgements to the upstream on the way."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from headwater.errors import HeadwaterError
 from headwater.settings.table import DEFAULTS, Settings
 from headwater.source.base import Inbox, Log
 
-LOOK_BYTES = 64 << 10  # below this it costs nothing to look for the end of a transaction again
+LOOK_BYTES = 64 << 10  # below this size, searching again for the end of a transaction costs nothing
 STILL_WAITING_S = 1.0  # while the disk is full the upstream hears from us this often
 
 log = logging.getLogger("headwater.capture")
 
 
 class Heartbeat:
-    """Makes the upstream's log move every `interval_s` seconds (0: never), in a thread of its own."""
+    """Makes the upstream's log advance every `interval_s` seconds (0: never), in its own thread."""
 
     def __init__(self, flow: Log, interval_s: float) -> None:
         self._flow = flow
@@ -31,7 +31,7 @@ class Heartbeat:
             threading.Thread(target=self._run, name="heartbeat", daemon=True).start()
 
     def check(self) -> None:
-        """Raises what the upstream refused."""
+        """Raises the upstream's error, if any."""
         if self._failure is not None:
             raise self._failure
 
@@ -51,7 +51,7 @@ class Heartbeat:
 
 
 class Receiver:
-    """Moves messages from the flow to the writer: when to cut, when to acknowledge, when to ask."""
+    """Moves messages from the flow to the writer: decides when to split, acknowledge and ask."""
 
     def __init__(
         self,
@@ -62,15 +62,17 @@ class Receiver:
         until: Until | None = None,
         promise: Callable[[], None] = lambda: None,
         settings: Settings = DEFAULTS,
+        held_back: threading.Event | None = None,
     ) -> None:
-        self.reached = False  # what `until` names
+        self.reached = False  # the end that `until` names
         self._until = until
         self._end = flow.framing.number(until.position) if until is not None and until.position else 0
         self._flow = flow
         self._thread = thread
         self._heartbeat = heartbeat
         self._stopping = stopping
-        self._promise = promise  # called again and again: we are not hanging
+        self._held_back = held_back or threading.Event()  # set while the changelog is too far ahead
+        self._promise = promise  # called repeatedly: we are not hanging
         self._every_s = settings.flush_interval_s
         self._most_bytes = settings.flush_bytes
         self._inbox = Inbox()
@@ -79,7 +81,7 @@ class Receiver:
         self._asked_at = self._flushed_at = self._looked_at = 0.0
 
     def run(self) -> None:
-        """Receives until stopped, or until the end that was asked for is reached."""
+        """Receives until stopped, or until the requested end is reached."""
         while not self._stopping.is_set() and not self.reached:
             self._promise()
             self._flow.receive(self._inbox, self._wake_at(), self._most_bytes)
@@ -98,14 +100,14 @@ class Receiver:
                 self._asked_at = now if ask else self._asked_at
 
     def _wake_at(self) -> float:
-        """When there is something to do though nothing came."""
+        """When there is something to do even if nothing arrives."""
         at = self._asked_at + self._every_s
         if self._inbox.count and self._thread.idle:
             at = min(at, max(self._flushed_at, self._looked_at) + self._every_s)
         return at
 
     def _due(self, now: float) -> bool:
-        """A full inbox at once; else an interval after the last time, so a lone change passes at once."""
+        """Whether to flush: a full inbox immediately, otherwise an interval after the last flush."""
         if self._inbox.size >= self._most_bytes:
             return True
         if not self._inbox.count or not self._thread.idle or now - self._flushed_at < self._every_s:
@@ -113,7 +115,7 @@ class Receiver:
         return self._inbox.size < LOOK_BYTES or now - self._looked_at >= self._every_s
 
     def _flush(self) -> bool:
-        """Hands over what may be cut off; False if that is nothing yet."""
+        """Hands over what can be split off; False if that is nothing yet."""
         self._stop_at_end()
         data, lengths = self._inbox.arrays()
         cut = self._flow.framing.boundary(data, lengths, self._open)
@@ -121,20 +123,21 @@ class Receiver:
         messages, size = cut.whole, cut.whole_bytes
         if not messages:
             if self._inbox.size < self._most_bytes or not cut.piece:
-                return False  # the end of the transaction is still to come
+                return False  # the end of the transaction has not arrived yet
             messages, size = cut.piece, cut.piece_bytes
         self._wait_for_writer()
+        self._wait_while_held()
         if self._stopping.is_set():
             return False
         if not cut.commits and cut.whole and cut.position <= self._flow.framing.number(self._thread.position):
-            self._inbox = self._inbox.without(messages, size)  # keepalives that say nothing new
+            self._inbox = self._inbox.without(messages, size)  # keepalives without news
             return False
         self._open = not cut.whole
         self._inbox = self._thread.hand_over(self._inbox, messages, size)
         return True
 
     def _stop_at_end(self) -> None:
-        """Drops what lies beyond the end that was asked for; what lies before it are whole transactions."""
+        """Drops what lies beyond the requested end; what lies before it is whole transactions."""
         if self._until is None:
             return
         data, lengths = self._inbox.arrays()
@@ -145,7 +148,7 @@ class Receiver:
             self.reached = True
 
     def _find_moment(self) -> None:
-        """Once the moment has passed upstream, where the log stands bounds everything that committed by then."""
+        """Once the moment has passed upstream, the log's position bounds everything that committed by then."""
         if self._until is None or self._until.time_us is None or self._end:
             return
         position, clock = self._flow.now()
@@ -158,6 +161,12 @@ class Receiver:
             self._promise()
             self._acknowledge()
         self._thread.check()
+
+    def _wait_while_held(self) -> None:
+        """Waits while the changelog is too far ahead; not inside a transaction, which cannot be folded yet."""
+        while self._held_back.is_set() and not self._open and not self._stopping.wait(STILL_WAITING_S):
+            self._promise()
+            self._acknowledge()
 
     def _acknowledge(self, *, ask: bool = False) -> None:
         position = self._thread.position

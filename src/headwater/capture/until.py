@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from headwater.errors import InputError
 from headwater.source.kinds import KINDS
 
-EPOCH = datetime.datetime(2000, 1, 1, tzinfo=datetime.UTC)  # from which logs count microseconds
+EPOCH = datetime.datetime(2000, 1, 1, tzinfo=datetime.UTC)  # the logs' epoch, in microseconds
 
 
 @dataclass(frozen=True, slots=True)
 class Until:
-    """Exactly one of both: a position (transactions that committed before it are in), or microseconds since 2000."""
+    """Exactly one of the two: a position (transactions that committed before it are in), or microseconds since 2000."""
 
     position: str = ""
     time_us: int | None = None
@@ -36,7 +36,7 @@ class Until:
 
     @property
     def text(self) -> str:
-        """What `parse` reads back."""
+        """The text that `parse` accepts."""
         if self.time_us is None:
             return self.position
         return (EPOCH + datetime.timedelta(microseconds=self.time_us)).isoformat()

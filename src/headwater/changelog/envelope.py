@@ -1,4 +1,4 @@
-"""The Debezium-shaped view of a changelog: before, after, source, op, ts_ms, transaction, made when somebody asks.
+"""The Debezium-shaped view of a changelog: before, after, source, op, ts_ms, transaction, built on demand.
 
 It is not how changes are stored and not a hot path: the caller limits it to some ten thousand rows.
 """
@@ -21,7 +21,7 @@ from headwater.errors import DataError
 from headwater.model import Op
 from headwater.source.names import INDEX, MISSING, OLD, OP, OURS
 
-UNAVAILABLE = "__debezium_unavailable_value"  # the log did not carry the column because it did not change
+UNAVAILABLE = "__debezium_unavailable_value"  # the log does not have the column because it did not change
 SCHEMA = pa.schema(
     [
         pa.field("index", pa.int64(), False),
@@ -34,14 +34,14 @@ SCHEMA = pa.schema(
     ]
 )
 _OPS = {Op.INSERT: "c", Op.UPDATE: "u", Op.DELETE: "d", Op.TRUNCATE: "t"}
-_LOG_EPOCH_MS = 946_684_800_000  # 2000-01-01 UTC, from which changelogs count
+_LOG_EPOCH_MS = 946_684_800_000  # 2000-01-01 UTC, the changelogs' epoch
 _DAY_0 = dt.date(1970, 1, 1)
 _SECOND_0 = dt.datetime(1970, 1, 1)
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where the changes of one table come from, as `source` shows it."""
+    """Where the changes of one table come from, as shown in `source`."""
 
     version: str
     connection: str
@@ -52,11 +52,11 @@ class Place:
 
 
 def envelope(changes: pa.Table, transactions: pa.Table, key: Sequence[str], place: Place) -> pa.Table:
-    """One row per change, in the order given: index, and before, after, source, transaction as JSON text.
+    """One row per change, in the given order: index, and before, after, source, transaction as JSON text.
 
-    `changes` is what decoding gives (the table's columns, `__index`, `__op`, `__missing`, `__old`), `transactions`
-    what `reader.read_transactions` gives for the same range. `before` is there where the upstream sent it: the key
-    of a deleted row and of a row whose key changed. `ts_ms` is the commit's time.
+    `changes` is the output of decoding (the table's columns, `__index`, `__op`, `__missing`, `__old`), `transactions`
+    that of `reader.read_transactions` for the same range. `before` is present if the upstream sent it: the key of a
+    deleted row and of a row whose key changed. `ts_ms` is the commit's time.
     """
     names = [n for n in changes.schema.names if n not in OURS]
     commits = _commits(changes, transactions)
@@ -74,7 +74,9 @@ def _commits(changes: pa.Table, transactions: pa.Table) -> Iterator[dict[str, An
     for i, number in zip(index.tolist(), at.tolist(), strict=True):
         if number == len(known) or known[number]["first_index"] > i:
             raise DataError(
-                "data.history_missing", f"the transaction of change {i} is not in the changelog any more", "Ask later."
+                "data.history_missing",
+                f"the transaction of change {i} is no longer in the changelog",
+                "Query later changes.",
             )
         yield known[number]
 
@@ -118,7 +120,7 @@ def _source(commit: dict[str, Any], ts_ms: int, place: Place) -> dict[str, Any]:
 
 
 def plain(value: Any) -> Any:
-    """A value as Debezium's JSON shows it: days, microseconds, ISO text for instants, decimals as text, base64."""
+    """A value as in Debezium's JSON: days, microseconds, ISO text for instants, decimals as text, base64."""
     if isinstance(value, dt.datetime):
         if value.tzinfo is not None:
             return value.astimezone(dt.UTC).isoformat().replace("+00:00", "Z")

@@ -1,4 +1,4 @@
-"""What a framing keeps in the home: which tables are followed, how their rows were written, and bytes set aside."""
+"""What framing stores in the home: which tables are followed, how their rows were written, and bytes set aside."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from headwater.model import SchemaVersion
 from headwater.source.frames import Taken
 from headwater.storage import Storage
 
-GONE, ANEW = "gone", "anew"  # marks: all that was kept by then is dead; or all that was kept before then
+GONE, ANEW = "gone", "anew"  # marks: everything stored by then is dead; or everything stored before then
 
 
 class HomeMemory:
-    """`source.frames.Memory` of one connection. What is set aside are files, each named after where its batch began.
+    """`source.frames.Memory` of one connection. Set-aside bytes are files, each named after the start of its batch.
 
-    A file of a batch that was never published must not be found by the batch that comes instead of it. A batch that
-    was published has moved the position on, so what was set aside at or after the position that is resumed is dropped
-    at the start; what a failed attempt of this process wrote, when the batch is framed again. What a batch makes
-    superfluous is marked before it is published and removed after it: a crash in between leaves the mark.
+    A file of a batch that was never published must not be found by the batch that replaces it. A published batch has
+    advanced the position, so everything set aside at or after the resumed position is removed at the start; what a
+    failed attempt of this process wrote is removed when the batch is framed again. What a batch makes obsolete is
+    marked before it is published and removed afterwards: a crash in between leaves the mark.
     """
 
     def __init__(self, meta: Meta, storage: Storage, connection_id: int, resumed: int) -> None:
@@ -25,7 +25,7 @@ class HomeMemory:
         self._storage = storage
         self._id = connection_id
         self._begun = resumed
-        self._written: list[str] = []  # by the batch that is being framed
+        self._written: list[str] = []  # by the batch being framed
         self._dead: list[str] = []  # once it is published
         found = list(storage.list(self._folder()))
         storage.remove(p for p in found if _begun(p) >= resumed)
@@ -35,12 +35,12 @@ class HomeMemory:
             storage.remove([mark])
 
     def begin(self, position: int) -> None:
-        """A batch begins, or begins again, at a position's number."""
+        """Starts, or restarts, a batch at a position's number."""
         self._storage.remove(self._written)
         self._written, self._dead, self._begun = [], [], position
 
     def published(self) -> None:
-        """The batch is durable: what it made superfluous goes."""
+        """Called when the batch is durable: removes what it made obsolete."""
         self._storage.remove(self._dead)
         self._written, self._dead = [], []
 
@@ -79,7 +79,7 @@ class HomeMemory:
         self._end(name, GONE)
 
     def _end(self, name: str, mark: str) -> None:
-        """Marks what is kept under the name, and lets it go once the batch is published."""
+        """Marks what is stored under the name, to be removed once the batch is published."""
         paths = self._paths(name)
         if paths:
             path = f"{self._folder()}/{name}/{self._begun:020d}-{mark}"
@@ -108,7 +108,7 @@ def _is_mark(path: str) -> bool:
 
 
 def _is_dead(path: str, mark: str) -> bool:
-    """Whether a published mark says that a file of its name is of no use any more."""
+    """Whether a published mark makes a file of its name obsolete."""
     if path.rsplit("/", 1)[0] != mark.rsplit("/", 1)[0] or _is_mark(path):
         return False
     return _begun(path) <= _begun(mark) if mark.endswith(GONE) else _begun(path) < _begun(mark)

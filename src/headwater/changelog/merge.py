@@ -1,13 +1,12 @@
 """Merges small, old segments into few large ones: the same changes under the same indexes, in one file.
 
-A capture publishes a segment every quarter of a second: thousands of files and rows in meta per hour, which would slow
-every question down. A merged segment holds, per table and schema version, batches of bounded size, so that a reader of
-its last changes does not unpack all of it.
+A capture publishes a segment every quarter of a second: thousands of files and meta rows per hour, which would slow
+every query down. A merged segment has, per table and schema version, batches of bounded size, so a reader of its last
+changes does not unpack all of it.
 """
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -15,7 +14,6 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 import sqlalchemy as sa
-from sqlalchemy.engine import Connection
 
 from headwater.changelog import reader, segment
 from headwater.errors import HeadwaterError
@@ -23,20 +21,21 @@ from headwater.meta import merged, segments
 from headwater.meta.merged import Aged
 from headwater.meta.store import Meta
 from headwater.model import Op, Part, Segment
+from headwater.ownership.lease import Lease
 from headwater.settings.table import DEFAULTS
 from headwater.storage import Storage
 
 LEAST = 16  # fewer are not worth a file, unless their period is over
 MOST = 2_000  # per merge; one meta transaction replaces them
-GROWTH = 3  # a segment with this many times the bytes of what follows is left alone: each change is copied rarely
+GROWTH = 3  # a segment this many times larger than what follows it is left alone: each change is rarely copied
 PERIOD_S = 3600.0  # a merged segment holds changes of one such period: retention removes whole segments
 PART_CHANGES = 25_000  # a reader unpacks whole batches
 PART_BYTES = 8 << 20
-HELD_BYTES = 64 << 20  # what waits in memory, over all tables
+HELD_BYTES = 64 << 20  # buffered in memory, over all tables
 
 
 def plan(found: Sequence[Aged], now: float, most_bytes: int = DEFAULTS.segment_bytes) -> tuple[int, int] | None:
-    """The index range of the segments that are to become one, or None; `found` in index order."""
+    """The index range of the segments to merge, or None; `found` is in index order."""
     for stretch in _stretches(found, most_bytes):
         over = _period(stretch[0].created_at) < _period(now)
         least = 2 if over else LEAST
@@ -49,7 +48,7 @@ def plan(found: Sequence[Aged], now: float, most_bytes: int = DEFAULTS.segment_b
 
 
 def _stretches(found: Sequence[Aged], most_bytes: int) -> Iterator[list[Aged]]:
-    """Runs of neighbours of one period that are not large enough yet."""
+    """Runs of neighbours in one period that are not large enough yet."""
     stretch: list[Aged] = []
     for s in found:
         small = s.bytes < most_bytes // 2
@@ -85,30 +84,36 @@ def merge_once(
     meta: Meta,
     storage: Storage,
     connection_id: int,
+    held: Lease,
     *,
     now: float,
     age_s: float,
     most_bytes: int = DEFAULTS.segment_bytes,
-    check: Callable[[Connection], None] = lambda c: None,
     at: Callable[[str], None] = lambda point: None,
 ) -> Segment | None:
-    """Replaces the segments that are due by one; None if none are. Call it again until then.
+    """Replaces the segments that are due with one; None if none are. Call it repeatedly until then.
 
-    `check` is called in the transaction that replaces them (the owner's fence). What is merged is older than `age_s`
-    and lies at or below the committed index, so no capture touches it. The old files stay for readers that have chosen
-    them. A crash before the transaction leaves a file that the next start removes; after it nothing is left to do.
+    Only segments older than `age_s` and at or below the committed index are merged, so no capture touches them. The old
+    files stay for readers that have already picked them. A crash before the transaction leaves a file that the sweep
+    deletes.
     """
     with meta.read() as c:
         due = plan(merged.aged(c, connection_id, now - age_s), now, most_bytes)
         old = [] if due is None else segments.between(c, connection_id, *due)
     if not old:
         return None
-    path = segment.merged_path_of(connection_id, old[0].first_index, old[-1].last_index, uuid.uuid4().hex[:8])
+    with held.under_way.writing(segment.folder(connection_id)):
+        return _replace(meta, storage, held, old, at)
+
+
+def _replace(
+    meta: Meta, storage: Storage, held: Lease, old: Sequence[Segment], at: Callable[[str], None]
+) -> Segment | None:
+    path = segment.new_merged_path(old[0].connection_id, old[0].first_index, old[-1].last_index, held.permit)
     new = write(storage, path, old)
     try:
         at("segments.merged")
-        with meta.write() as c:
-            check(c)
+        with meta.owned(held) as c:
             done = merged.replace(c, old, new)
     except BaseException:
         _remove_unpublished(meta, storage, new)
@@ -120,16 +125,16 @@ def merge_once(
 
 
 def _remove_unpublished(meta: Meta, storage: Storage, new: Segment) -> None:
-    """Removes a merged segment's file, unless the exchange was committed though its answer was an error."""
-    with suppress(OSError, HeadwaterError, sa.exc.SQLAlchemyError):  # the first error counts; the next start removes it
-        with meta.write() as c:  # a write waits until a COMMIT that is still under way has ended
+    """Removes a merged segment's file, unless the replacement was committed although its response was an error."""
+    with suppress(OSError, HeadwaterError, sa.exc.SQLAlchemyError):  # the first error counts; the sweep deletes it
+        with meta.write() as c:  # a write waits until a COMMIT still in progress has ended
             known = new.path in merged.paths(c, new.connection_id)
         if not known:
             storage.remove([new.path])
 
 
 def write(storage: Storage, path: str, old: Sequence[Segment]) -> Segment:
-    """Writes consecutive segments as one, durable on return; memory does not depend on how many they are."""
+    """Writes consecutive segments as one, durable on return; memory does not depend on their number."""
     with storage.create(path) as f:
         with pa.ipc.new_file(f, segment.SCHEMA, options=segment.OPTIONS) as file:
             parts = _Parts(file)
@@ -187,7 +192,7 @@ class _Parts:
                 self.flush()
 
     def flush(self) -> None:
-        """Writes what waits."""
+        """Writes what is buffered."""
         for of in list(self._waiting):
             self._write(of)
 

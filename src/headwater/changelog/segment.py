@@ -1,14 +1,12 @@
 """The segment file: one Arrow IPC file of compressed record batches.
 
 Each batch but the last holds one table's changes under one schema version, in index order; the last holds the
-transactions that the segment completes (`op` 0, `index` = the transaction's last, payload = `TRANSACTION`). Which batch
-is which table stands in meta (`model.Part`).
+transactions that the segment completes (`op` 0, `index` = the transaction's last, payload = `TRANSACTION`). Meta
+records which batch belongs to which table (`model.Part`).
 """
 
 from __future__ import annotations
 
-import re
-import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +17,7 @@ import pyarrow as pa
 from headwater.errors import JobError
 from headwater.kernel import kernel
 from headwater.model import Op
+from headwater.ownership.permit import Permit
 from headwater.source.base import Bytes, Longs
 from headwater.source.frames import Frames, Ops, Relation, Transactions
 from headwater.storage import Storage
@@ -38,12 +37,11 @@ TRANSACTION = np.dtype(
 Offsets = np.ndarray[Any, np.dtype[np.int32]]
 
 OPTIONS = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)  # the other core is the upstream's reader
-_NAME = re.compile(r"(\d{20})-(\d+)(?:-[0-9a-f]+)?\.arrow")  # homes of earlier releases have names without a mark
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """The rows of a batch that one table wrote under one description of its rows."""
+    """The rows of a batch that one table wrote under one row description."""
 
     relation: Relation
     rows: Longs  # row numbers in the batch, ascending
@@ -53,42 +51,33 @@ class Group:
 
 
 def folder(connection_id: int) -> str:
-    """Where a connection's segments lie, relative to the home."""
+    """The folder of a connection's segments, relative to the home."""
     return f"changelog/{connection_id}"
 
 
-def new_path(connection_id: int, first_index: int, fence: int) -> str:
-    """A path for a segment, another one for each attempt: an earlier one may be published though its answer was lost.
-
-    The fence is in the name, so that an owner who lost the lease can only touch his own files.
-    """
-    return f"{folder(connection_id)}/{first_index:020d}-{fence}-{uuid.uuid4().hex[:8]}.arrow"
+def new_path(connection_id: int, first_index: int, permit: Permit) -> str:
+    """A new path for each attempt at a segment: an earlier one may be published although its response was lost."""
+    return f"{folder(connection_id)}/{permit.new_file(f'{first_index:020d}', 'arrow')}"
 
 
-def merged_path_of(connection_id: int, first_index: int, last_index: int, mark: str) -> str:
-    """A merged segment's path. No capture takes it for one of its own; `mark` tells apart what two attempts wrote."""
-    return f"{folder(connection_id)}/merged-{first_index:020d}-{last_index:020d}-{mark}.arrow"
+def new_merged_path(connection_id: int, first_index: int, last_index: int, permit: Permit) -> str:
+    """A path for a merged segment, with the server's fence and not the capture's."""
+    return f"{folder(connection_id)}/{permit.new_file(f'merged-{first_index:020d}-{last_index:020d}', 'arrow')}"
 
 
 def is_merged(path: str) -> bool:
-    """The file was written by a merge, not by a capture."""
+    """Whether the file was written by a merge, not by a capture."""
     return path.rsplit("/", 1)[-1].startswith("merged-")
-
-
-def fence_of(path: str) -> int | None:
-    """The fence under which a segment file was written; None for any other file."""
-    match = _NAME.fullmatch(path.rsplit("/", 1)[-1])
-    return None if match is None else int(match[2])
 
 
 def group(frames: Frames, known: dict[int, Relation]) -> list[Group]:
     """The rows by table and relation message; `known` are the tables described in earlier batches of this flow."""
-    told: dict[int, list[Relation]] = {}
+    sent: dict[int, list[Relation]] = {}
     for relation in frames.relations:
-        told.setdefault(relation.upstream_id, []).append(relation)
+        sent.setdefault(relation.upstream_id, []).append(relation)
     groups = []
     for table, rows in _by_table(frames.upstream_id):
-        versions = _versions(table, told.get(table, []), known)
+        versions = _versions(table, sent.get(table, []), known)
         cuts = np.searchsorted(rows, [v.row for v in versions[1:]])
         for relation, part in zip(versions, np.split(rows, cuts), strict=True):
             groups += [_group(frames, relation, piece) for piece in _pieces(frames.length[part], part) if len(piece)]
@@ -104,10 +93,10 @@ def _by_table(upstream_id: Longs) -> list[tuple[int, Longs]]:
     return list(zip(tables.tolist(), np.split(order, starts[1:]), strict=True))
 
 
-def _versions(table: int, told: list[Relation], known: dict[int, Relation]) -> list[Relation]:
-    """A table's relation messages, without those that repeat what was said before."""
+def _versions(table: int, sent: list[Relation], known: dict[int, Relation]) -> list[Relation]:
+    """A table's relation messages, without repetitions."""
     versions = [known[table]] if table in known else []
-    for relation in told:
+    for relation in sent:
         if not versions or not same(versions[-1], relation):
             versions.append(relation)
     if not versions:
@@ -123,7 +112,7 @@ def _pieces(lengths: Longs, rows: Longs) -> list[Longs]:
 
 
 def same(a: Relation, b: Relation) -> bool:
-    """Both describe rows in the same way."""
+    """Whether both describe rows in the same way."""
     return (a.schema, a.table, a.identity, a.columns, a.broken) == (b.schema, b.table, b.identity, b.columns, b.broken)
 
 
@@ -134,7 +123,7 @@ def _group(frames: Frames, relation: Relation, rows: Longs) -> Group:
 
 
 def changes_batch(frames: Frames, rows: Longs) -> pa.RecordBatch:
-    """One table's rows as a record batch; payloads are copied, so the inbox may be filled again."""
+    """One table's rows as a record batch; payloads are copied, so the inbox can be refilled."""
     offsets, payload = _gather(frames.data, frames.start, frames.length, rows)
     return _batch(rows + frames.first_index, frames.op[rows], frames.txn[rows], offsets, payload)
 
@@ -176,7 +165,7 @@ def _batch(index: Longs, op: Ops, txn: Longs, offsets: Offsets, payload: Bytes) 
 
 @kernel("Tuple((int32[::1], uint8[::1]))(uint8[::1], int64[::1], int64[::1], int64[::1])")
 def _gather(data: Bytes, start: Longs, length: Longs, rows: Longs) -> tuple[np.ndarray[Any, np.dtype[np.int32]], Bytes]:
-    """The messages of the given rows back to back, and where each begins. Neighbours are copied in one go."""
+    """The messages of the given rows concatenated, and where each begins. Neighbours are copied together."""
     count = len(rows)
     offsets = np.empty(count + 1, np.int32)
     total = 0
@@ -195,6 +184,7 @@ def _gather(data: Bytes, start: Longs, length: Longs, rows: Longs) -> tuple[np.n
             end += length[rows[i]]
             i += 1
         source = np.uint64(begin)
-        for k in range(np.uint64(end - begin)):  # unsigned places cannot count from the end: words are moved at once
+        # unsigned indexes need no check for negative values: whole words are moved
+        for k in range(np.uint64(end - begin)):
             payload[to + k] = data[source + k]
     return offsets, payload

@@ -1,4 +1,4 @@
-"""Raw messages in, published segments out: durable first, then one row in meta, then whoever waits is told."""
+"""Raw messages in, published segments out: durable first, then one row in meta, then the waiters are notified."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from headwater.changelog.memory import HomeMemory
 from headwater.config import LEASE_S
 from headwater.errors import HeadwaterError, JobError, MachineError
 from headwater.meta import connections, segments
-from headwater.meta.lease import Lease
 from headwater.meta.store import Meta
 from headwater.model import ConnectionInfo, Part, Segment
+from headwater.ownership.lease import Lease
 from headwater.source.base import Bytes, Inbox, Longs
 from headwater.source.frames import FramedTo, Frames, Framing, Relation
 from headwater.storage import Storage
 
-RETRY = Backoff(0.25, 5.0)  # a full disk is looked at again as often as the last says
+RETRY = Backoff(0.25, 5.0)  # a full disk is checked again as often as the last one says
 
 Point = Callable[[str], None]
 
@@ -55,8 +55,8 @@ class SegmentWriter:
         self._held = held
         self._id = connection.id
         self._at = at
-        self._known: dict[int, Relation] = {}  # what the flow said last of each table
-        self._versions: dict[int, tuple[Relation, int]] = {}  # what meta has of it, under which id
+        self._known: dict[int, Relation] = {}  # what the flow last said about each table
+        self._versions: dict[int, tuple[Relation, int]] = {}  # what meta has of it, and its id there
         self._committed = connection.committed_index
         self._framing = framing
         self._memory = HomeMemory(meta, storage, connection.id, framing.number(connection.resume_position))
@@ -65,7 +65,7 @@ class SegmentWriter:
 
     @property
     def position(self) -> str:
-        """What may be acknowledged: everything that committed at or before it is published."""
+        """The position that may be acknowledged: everything that committed at or before it is published."""
         return self._progress.position
 
     @property
@@ -82,7 +82,7 @@ class SegmentWriter:
             if len(frames):
                 self._write_segment(frames, after)
             elif len(frames.transactions):
-                raise JobError("job.failed", "a commit came without a row in its batch")
+                raise JobError("job.failed", "a commit has no row in its batch")
             elif after.position != self._progress.position:
                 self._write_position(frames, after)
             else:
@@ -90,15 +90,19 @@ class SegmentWriter:
         self._answered()
 
     def renew(self) -> None:
-        """Keeps the lease while there is nothing to write."""
+        """Renews the lease while there is nothing to write."""
         with self._meta.owned(self._held):
             pass
 
-    def _was_published(self, last: _Unanswered) -> bool:
-        """An earlier attempt at this batch was committed though its answer was an error: it must not be repeated.
+    def ensure_owned(self) -> None:
+        """Raises if the lease has expired, so that another capture may have taken over."""
+        self._held.ensure()
 
-        Not even in part: files that it published are read by now. Asked by a write, which waits until a COMMIT that is
-        still under way has ended.
+    def _was_published(self, last: _Unanswered) -> bool:
+        """Whether an earlier attempt at this batch was committed although its response was an error.
+
+        Then it must not be repeated, not even in part: files that it published may already have readers. Asked by a
+        write, which waits until a COMMIT still in progress has ended.
         """
         with self._meta.owned(self._held) as c:
             now = connections.get(c, self._id)
@@ -111,7 +115,7 @@ class SegmentWriter:
         self._unanswered = None
 
     def _answered(self) -> None:
-        """The batch is published: everything that follows builds on it."""
+        """Called when the batch is published: everything that follows builds on it."""
         done, self._unanswered = self._unanswered, None
         assert done is not None
         self._known.update({r.upstream_id: r for r in done.relations})
@@ -128,7 +132,7 @@ class SegmentWriter:
 
     def _write_segment(self, frames: Frames, after: FramedTo) -> None:
         groups = segment.group(frames, self._known)
-        path = segment.new_path(self._id, frames.first_index, self._held.fence)
+        path = segment.new_path(self._id, frames.first_index, self._held.permit)
         batches = [segment.changes_batch(frames, g.rows) for g in groups]
         batches.append(segment.transactions_batch(frames.transactions))
         size = segment.write(self._storage, path, batches, self._at)
@@ -163,7 +167,6 @@ class SegmentWriter:
                 parts.append(Part(table, id, number, len(g.rows), g.first_index, g.last_index, g.truncates))
             segments.publish(
                 c,
-                self._held,
                 replace(new, parts=tuple(parts)),
                 resume_position=after.position,
                 position=after.position,
@@ -192,17 +195,18 @@ class _Job:
 
 
 class WriterThread:
-    """Runs a SegmentWriter beside the receiver: while one batch is being written the next one is received.
+    """Runs a SegmentWriter next to the receiver: while one batch is being written the next one is received.
 
-    A disk that is full or a meta that does not answer is tried again until it works; `troubled` hears of it, and of
-    None when it is over. Any other error ends the thread and is raised by `check`.
+            A full disk or an unreachable meta is retried until it works; `troubled` is called with the error, and with
+        None when it is over. Any other error ends the thread and is raised by `check`. So does a lease that
+    expires meanwhile: its next owner waits for the upstream's log.
     """
 
     def __init__(
-        self, writer: SegmentWriter, told: Callable[[], None], troubled: Callable[[HeadwaterError | None], None]
+        self, writer: SegmentWriter, published: Callable[[], None], troubled: Callable[[HeadwaterError | None], None]
     ) -> None:
         self._writer = writer
-        self._told = told
+        self._published = published
         self._troubled = troubled
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._idle = threading.Event()
@@ -215,12 +219,12 @@ class WriterThread:
 
     @property
     def position(self) -> str:
-        """What may be acknowledged now."""
+        """The position that may be acknowledged now."""
         return self._writer.position
 
     @property
     def idle(self) -> bool:
-        """Everything that was handed over is published."""
+        """Whether everything handed over is published."""
         return self._idle.is_set()
 
     def wait_idle(self, timeout_s: float) -> bool:
@@ -228,12 +232,12 @@ class WriterThread:
         return self._idle.wait(timeout_s)
 
     def check(self) -> None:
-        """Raises what ended the thread."""
+        """Raises the error that ended the thread."""
         if self._failure is not None:
             raise self._failure
 
     def hand_over(self, inbox: Inbox, messages: int, bytes: int) -> Inbox:
-        """Takes the first `messages` messages (`bytes` bytes), only when idle; gives back an inbox with the rest.
+        """Takes the first `messages` messages (`bytes` bytes), only when idle; returns an inbox with the rest.
 
         There are two inboxes, so memory does not depend on how far the writer lags behind.
         """
@@ -245,7 +249,7 @@ class WriterThread:
         return rest
 
     def stop(self) -> None:
-        """Ends after the batch that is being written."""
+        """Ends after the batch being written."""
         self._stopping.set()
         self._jobs.put(None)
         self._thread.join()
@@ -260,11 +264,11 @@ class WriterThread:
                     continue
                 if job is not None:
                     self._do(job)
-                    self._told()
+                    self._published()
         except BaseException as e:
             self._failure = e
             self._idle.set()
-            self._told()
+            self._published()
 
     def _do(self, job: _Job) -> None:
         def write() -> None:
@@ -288,19 +292,20 @@ class WriterThread:
             except (OSError, MachineError, sa.exc.OperationalError) as e:
                 trouble = True
                 self._troubled(machine_error(e))
+                self._writer.ensure_owned()
             wait_s = RETRY.after(wait_s)
             if self._stopping.wait(wait_s):
                 return False
 
 
 def machine_error(e: OSError | MachineError | sa.exc.OperationalError) -> MachineError:
-    """What the disk or meta refused, as one of our errors."""
+    """The disk's or meta's failure as one of our errors."""
     if isinstance(e, MachineError):
         return e
     text = str(e.orig) if isinstance(e, sa.exc.OperationalError) else str(e.strerror or e)
     if "full" in text or "disk I/O" in text:
         return MachineError(
-            "home.disk_full", f"no space left for meta: {text}", "Free space on the disk; work continues by itself."
+            "home.disk_full", f"no space left for meta: {text}", "Free space on the disk; work resumes automatically."
         )
     return MachineError(
         "home.unusable", f"the home cannot be written: {text}", "Fix the disk or its permissions; Headwater retries."

@@ -1,4 +1,4 @@
-"""Compares two tables by their digests and names the keys behind a difference. Values in, values out."""
+"""Compares two tables by their digests and finds the keys behind a difference. Values in, values out."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from headwater.check.digest import RANGES, Digest
 
 KEY_LIMIT = 20
-RANGE_LIMIT = 8  # how many differing ranges are looked into: an eighth of a percent of the table each
+RANGE_LIMIT = 8  # how many differing ranges are examined: an eighth of a percent of the table each
 
 # RowsIn(ranges) → key columns and `__hash` of the rows in these ranges
 RowsIn = Callable[[NDArray[np.int64]], pa.Table]
@@ -20,14 +20,14 @@ RowsIn = Callable[[NDArray[np.int64]], pa.Table]
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """How two tables compare. The keys are samples (at most a limit of each), as text in key order of columns."""
+    """How two tables compare. The keys are samples (up to a limit per kind), as text in the key's column order."""
 
     upstream_rows: int
     lake_rows: int
-    ranges: int  # ranges of keys in which they differ
+    ranges: int  # key ranges in which they differ
     missing: tuple[tuple[str, ...], ...] = ()  # upstream, not in the lake
     surplus: tuple[tuple[str, ...], ...] = ()  # in the lake, not upstream
-    different: tuple[tuple[str, ...], ...] = ()  # in both, with other values
+    different: tuple[tuple[str, ...], ...] = ()  # in both, with different values
     sampled: bool = False  # there may be more keys than these
 
     @property
@@ -62,7 +62,7 @@ def compare(
     *,
     limit: int = KEY_LIMIT,
 ) -> Comparison:
-    """Counts and checksums first; only if they differ are keys asked for, and only those of differing ranges."""
+    """The comparison: counts and checksums first; if they differ, the keys of the differing ranges."""
     differing = upstream.differing(lake)
     if not len(differing):
         return Comparison(upstream.rows, lake.rows, 0)
@@ -86,7 +86,7 @@ Key = tuple[str, ...]
 def keys_of(
     upstream: pa.Table, lake: pa.Table, key: Sequence[str]
 ) -> tuple[tuple[Key, ...], tuple[Key, ...], tuple[Key, ...]]:
-    """The keys that only the upstream has, that only the lake has, and whose rows differ (or are there twice)."""
+    """The keys that only the upstream has, that only the lake has, and whose rows differ (or occur twice)."""
     theirs, ours = _by_key(upstream, key), _by_key(lake, key)
     missing = sorted(theirs.keys() - ours.keys())
     surplus = sorted(ours.keys() - theirs.keys())

@@ -1,7 +1,7 @@
-"""Rows to checksums: per range of the key's hash the number of rows and the sum of their hashes.
+"""Rows to checksums: the number of rows and the sum of their hashes, per range of the key's hash.
 
-Ranges of a hash instead of ranges of the key itself work for every type of key, also where only the database knows the
-order, and are even whatever the keys look like.
+Ranges of a hash instead of the key itself work for every key type, even if only the database knows its order, and are
+evenly filled whatever the keys look like.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Hashes = NDArray[np.uint64]
 
 @dataclass(frozen=True, slots=True)
 class Digest:
-    """What a table holds, in 16 KB: rows and checksum per range."""
+    """A table's contents in 16 KB: rows and checksum per range."""
 
     counts: NDArray[np.int64]
     sums: Hashes
@@ -47,7 +47,7 @@ class Digest:
         return int(self.counts.sum())
 
     def differing(self, other: Digest) -> NDArray[np.int64]:
-        """The ranges in which two tables are not the same."""
+        """The ranges in which two tables differ."""
         return np.flatnonzero((self.counts != other.counts) | (self.sums != other.sums)).astype(np.int64)
 
 
@@ -72,7 +72,7 @@ def rows_in(
 
 
 def hashes(batch: pa.RecordBatch, columns: Sequence[Column], key: Sequence[str]) -> tuple[Hashes, Hashes]:
-    """For each row the hash of its key and of all of it."""
+    """The hash of each row's key and of each whole row."""
     by_name = {c.name: c for c in columns}
     keys = _fold(_typed(batch, [by_name[k] for k in key]))
     return keys, _fold(_typed(batch, columns))
@@ -111,7 +111,7 @@ def _fold_array(array: pa.Array, result: Hashes) -> None:
 
 
 def _words(array: pa.Array) -> Hashes:
-    """Values of fixed width as 64-bit words; all NaN are one."""
+    """Fixed-width values as 64-bit words; all NaNs are equal."""
     kind = array.type
     if pa.types.is_floating(kind):
         numbers = np.ascontiguousarray(pc.cast(array, pa.float64()).fill_null(0.0).to_numpy(zero_copy_only=False))

@@ -15,7 +15,7 @@ WORDS = types.Array(types.uint64, 1, "C", readonly=True)
 VALID = types.Array(types.boolean, 1, "C", readonly=True)
 PLACES = types.Array(types.int64, 1, "C", readonly=True)
 
-NULL_WORD = np.uint64(0x9E3779B97F4A7C15)  # what a NULL contributes; no value can be told from it by accident
+NULL_WORD = np.uint64(0x9E3779B97F4A7C15)  # what a NULL contributes; no value produces it by accident
 _PRIME = np.uint64(0x100000001B3)
 _A = np.uint64(0xBF58476D1CE4E5B9)
 _B = np.uint64(0x94D049BB133111EB)

@@ -1,4 +1,4 @@
-"""`headwater verify`: the tables of a home against their upstreams, each connection at one cut."""
+"""`headwater verify`: compares the tables of a home with their upstreams, each connection at one cut."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 
 
 def verify_tables(home: Home, reader: Reader, table: str | None = None) -> list[Verified]:
-    """Compares a table (or all) at one cut per connection; a capture must run, writers may."""
+    """Compares a table (or all) at one cut per connection; the capture must be running, and writers may be."""
     with home.meta.read() as c:
         names = {r.name.lower() for r in relations.named(c)}
     if table is not None and table.lower() not in names:
@@ -42,21 +42,22 @@ def verify_tables(home: Home, reader: Reader, table: str | None = None) -> list[
                 for found in _at_one_cut(home, reader, epoch, connection_id, targets):
                     results.append(found)
                     done.add(found.table)
-            except Exception as e:  # the upstream itself: no table of this connection, but every other one
+            # the upstream itself failed: no table of this connection can be compared, but all others can
+            except Exception as e:
                 left = (t.relation.name for t in targets if t.relation.name not in done)
                 results += [_not_compared(name, e) for name in left]
     return sorted(results, key=lambda v: v.table)
 
 
 def _why_not(s: Shown) -> Verified | None:
-    """What is said of a table that cannot be compared; None if it can."""
+    """Why a table cannot be compared; None if it can."""
     relation = s.relation
     if relation.state is TableState.FAILED and relation.error is not None:
         error = restored(relation.error)
         what = f"it has stopped: {error.message}"
         return Verified(relation.name, False, code=error.code, error=what, hint=error.hint)
     if not relation.whole:
-        why = "it holds no whole history (snapshot = false, or its backfill was cancelled)"
+        why = "its history is incomplete (snapshot = false, or its backfill was cancelled)"
         return Verified(relation.name, False, skipped=why)
     if s.layout is None or not s.layout.spans:
         return Verified(relation.name, False, skipped="nothing of it can be read yet")
@@ -88,10 +89,10 @@ def _at_one_cut(
         except Exception as e:
             yield _not_compared(found.table, e)
             continue
-        # a key that is being read again is hidden, so it is no part of what is covered
+        # a key that is being read again is hidden, so it is not covered
         hidden = set(zip(*(map(key_text, holes[k].to_pylist()) for k in target.relation.key), strict=True))
         only_hidden = set(comparison.missing) <= hidden and not (comparison.surplus or comparison.different)
-        unknown = only_hidden and comparison.sampled  # there are too many of them to look at each
+        unknown = only_hidden and comparison.sampled  # there are too many of them to exclude each
         if hidden and (not target.relation.ordered or unknown):
             yield Verified(found.table, False, skipped="it is being read again")
             continue

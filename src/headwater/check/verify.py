@@ -1,7 +1,7 @@
-"""Verifies one relation against its upstream at one cut, while captures, scans, folds and writers go on.
+"""Verifies one relation against its upstream at one cut, while captures, scans, folds and writers keep running.
 
-A cut is made upstream; its snapshot is read there; the lake is read at the index that holds exactly the commits up to
-the cut's position. The lake's layout is one that was pinned before, so that only log was added since.
+It makes a cut upstream and reads its snapshot there; the lake is read at the index that holds exactly the commits up
+to the cut's position. The lake's layout was pinned before, so only log has been added since.
 """
 
 from __future__ import annotations
@@ -34,7 +34,9 @@ from headwater.storage import Storage
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-CUT_TRIES = 5  # a TRUNCATE or a rewrite between a cut and the read of its rows spoils the cut
+# A TRUNCATE or a rewrite between a cut and the read of its rows invalidates the cut. Later cuts are taken until both
+# are used up: a slow machine gets as many as a fast one, and a slow upstream as much time.
+CUT_TRIES, CUT_S = 5, 60.0
 REACH_POLL_S = 0.05
 AT_ONCE = 4  # tables of the lake that are read at once, while the upstream is read for the next one
 
@@ -43,7 +45,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """What a verification found, and of which cut."""
+    """The result of a verification, and its cut."""
 
     table: str
     position: str
@@ -67,7 +69,7 @@ class Unverified:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A relation to verify: a layout of it that is pinned, and how to read it with that layout at an index."""
+    """A relation to verify: a pinned layout of it, and how to read it with that layout at an index."""
 
     relation: RelationInfo
     layout: Layout
@@ -84,13 +86,15 @@ def verify(
 ) -> Iterator[Compared | Unverified]:
     """Compares the covered spans of relations of one connection with the upstream, all at one cut.
 
-    One that cannot be compared is told with its error, and the others are compared all the same.
+    A relation that cannot be compared is reported with its error; the others are still compared.
 
-    `reach(position)` waits until the changelog holds every commit up to the position and gives the index that holds
+    `reach(position)` waits until the changelog holds every commit up to the position and returns the index that holds
     exactly those. A table that was truncated just after the cut is compared at a later one.
     """
     waiting = list(targets)
-    for _ in range(CUT_TRIES):
+    cuts, began = 0, time.monotonic()
+    while waiting and (cuts < CUT_TRIES or time.monotonic() - began < CUT_S):
+        cuts += 1
         spoiled = []
         with upstream.cut(on_wait) as cut, ThreadPoolExecutor(AT_ONCE, thread_name_prefix="verify") as lakes:
             for target, begun in [(t, _guarded(t, partial(_begin, t, cut, reach, lakes))) for t in waiting]:
@@ -101,24 +105,22 @@ def verify(
                 else:
                     yield _guarded(target, partial(_end, target, begun, limit))
         waiting = spoiled
-        if not waiting:
-            return
     for target in waiting:
-        yield Unverified(target.relation.name, _spoiled(target.relation))
+        yield Unverified(target.relation.name, _spoiled(target.relation, cuts))
 
 
 def _guarded(target: Target, work: Callable[[], T]) -> T | Unverified:
     try:
         return work()
-    except Exception as e:  # whatever it is: a missing file, a revoked privilege, a dropped table
+    except Exception as e:  # any error: a missing file, a revoked privilege, a dropped table
         return Unverified(target.relation.name, e)
 
 
-def _spoiled(relation: RelationInfo) -> SourceError:
+def _spoiled(relation: RelationInfo, cuts: int = 1) -> SourceError:
     return SourceError(
         "source.failed",
-        f"{relation.name} was truncated or rewritten upstream during the comparison, again and again",
-        "Verify again when the table changes less.",
+        f"{relation.name} was truncated or rewritten upstream during the comparison ({cuts} cuts were tried)",
+        "Verify again when the table is less busy.",
     )
 
 
@@ -135,7 +137,7 @@ class _Begun:
 
 
 def _begin(target: Target, cut: UpstreamCut, reach: Callable[[str], int], lakes: Executor) -> _Begun | None:
-    """Reads the upstream at a cut and has the lake read beside; None if the snapshot cannot read the table any more."""
+    """Reads the upstream at a cut, and the lake in parallel; None if the snapshot can no longer read the table."""
     started = time.monotonic()
     upstream = UpstreamRows(target.relation, cut, [s.span for s in merged(target.layout.spans)])
     theirs = upstream.digest()
@@ -166,7 +168,7 @@ def _end(target: Target, begun: _Begun, limit: int) -> Compared:
 
 
 class UpstreamRows:
-    """The upstream's rows of some spans, at a cut, in lake types; may be read several times while the cut stands."""
+    """The upstream's rows of some spans at a cut, in lake types; they can be read repeatedly while the cut is open."""
 
     def __init__(self, relation: RelationInfo, cut: UpstreamCut, spans: Sequence[Span]) -> None:
         self._relation = relation
@@ -174,7 +176,7 @@ class UpstreamRows:
         self._spans = spans
 
     def digest(self) -> Digest | None:
-        """The rows' digest; None if the cut cannot read the table any more."""
+        """The rows' digest; None if the cut can no longer read the table."""
         total = Digest.empty()
         with self._cut.scan(scan_table(self._relation)) as scan:
             if scan is None:
@@ -200,7 +202,7 @@ class UpstreamRows:
 
 
 def digest_of(rows: DataFrame, columns: Sequence[Column], key: Sequence[str]) -> Digest:
-    """The digest of a DataFrame, made where its rows are."""
+    """The digest of a DataFrame, computed where its rows are."""
 
     names = rows.columns
 
@@ -234,12 +236,12 @@ def rows_of(rows: DataFrame, columns: Sequence[Column], key: Sequence[str], rang
 
 
 def _numbered(rows: DataFrame) -> DataFrame:
-    """The rows under names that mapInArrow can look up: it takes dots and backticks in a name for its own syntax."""
+    """The rows under names that mapInArrow can resolve: it parses dots and backticks in a name."""
     return rows.toDF(*(f"c{i}" for i in range(len(rows.columns))))
 
 
 def merged(spans: Sequence[CoveredSpan]) -> list[CoveredSpan]:
-    """The same covered keys in as few spans as possible, so that the upstream is asked few questions."""
+    """The same covered keys in as few spans as possible, to send the upstream few queries."""
     result: list[CoveredSpan] = []
     for covered in spans:
         if result and result[-1].span.hi is not None and result[-1].span.hi == covered.span.lo:
@@ -260,9 +262,9 @@ def reach_in(
     number: Callable[[str], int],
     nudge: Callable[[], Any],
 ) -> Callable[[str], int]:
-    """A `reach` that waits for the capture to publish; `after` is an index known to lie before any new cut.
+    """A `reach` that waits for the capture to publish; `after` is an index known to be before any new cut.
 
-    `nudge` makes an idle upstream's log move, so that the position is reached though nobody writes.
+    `nudge` makes an idle upstream's log advance, so that the position is reached even if nobody writes.
     """
 
     def reach(position: str) -> int:
@@ -275,12 +277,12 @@ def reach_in(
                     found = segments.in_range(c, connection_id, after, info.committed_index)
                     break
             if info.state is ConnectionState.FAILED and info.error:
-                raise restored(info.error)  # its capture will not get there before somebody mends it
+                raise restored(info.error)  # its capture will not get there until somebody fixes it
             if time.monotonic() > deadline:
                 raise SourceError(
                     "source.disconnected",
                     f"the changelog of {info.name} did not reach {position} within {timeout_s:.0f} s",
-                    "Look at SHOW CONNECTIONS; the capture must run for a comparison.",
+                    "Check SHOW CONNECTIONS; a comparison needs a running capture.",
                 )
             time.sleep(REACH_POLL_S)
         return index_at(read_transactions(storage, [s.path for s in found]), number(position), after)

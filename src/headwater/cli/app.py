@@ -1,4 +1,4 @@
-"""The commands and their options; each is carried out in the module of its name."""
+"""The commands and their options; each is implemented in the module of its name."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Config = Annotated[
     typer.Option("--config", metavar="FILE", help="Settings file [default: HEADWATER_CONFIG, else the home's]."),
 ]
 Set = Annotated[
-    list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A setting, for this command; may be repeated.")
+    list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A setting for this command; repeatable.")
 ]
 Master = Annotated[
     str | None, typer.Option("--master", metavar="URL", help="Where Spark runs; the same as --set spark.master=URL.")
@@ -56,7 +56,7 @@ def _version(wanted: bool) -> None:
 def _top(
     context: typer.Context,
     version: Annotated[
-        bool, typer.Option("--version", help="Print the version and end.", callback=_version, is_eager=True)
+        bool, typer.Option("--version", help="Print the version and exit.", callback=_version, is_eager=True)
     ] = False,
 ) -> None:
     if context.invoked_subcommand is None:
@@ -66,11 +66,13 @@ def _top(
 @app.command()
 def run(
     file: Annotated[str | None, typer.Argument(metavar="[FILE.sql]", help="Definitions to apply first.")] = None,
-    once: Annotated[bool, typer.Option("--once", help="End when every table has caught up with the upstream.")] = False,
+    once: Annotated[
+        bool, typer.Option("--once", help="Exit when every table has caught up with the upstream.")
+    ] = False,
     until: Annotated[
-        str, typer.Option("--until", metavar="POSITION|TIMESTAMP", help="End at this place in the upstream's log.")
+        str, typer.Option("--until", metavar="POSITION|TIMESTAMP", help="Exit at this point in the upstream's log.")
     ] = "",
-    no_fold: Annotated[bool, typer.Option("--no-fold", help="With --once, --until: end without a last fold.")] = False,
+    no_fold: Annotated[bool, typer.Option("--no-fold", help="With --once, --until: skip the final fold.")] = False,
     metrics_port: Annotated[
         int, typer.Option("--metrics-port", metavar="N", min=0, max=65535, help="Serve /metrics on 127.0.0.1; 0: off.")
     ] = 0,
@@ -108,14 +110,15 @@ def sql(
         str, typer.Option("--timeout", metavar="DURATION", help="Cancel a query that takes longer (30s, 5m).")
     ] = "",
     max_age: Annotated[
-        str, typer.Option("--max-age", metavar="DURATION", help="Fail if a table is further behind its upstream.")
+        str,
+        typer.Option("--max-age", metavar="DURATION", help="Fail if a table is further behind its upstream than this."),
     ] = "",
     master: Master = None,
     set: Set = None,
     config_file: Config = None,
     home: Home = None,
 ) -> None:
-    """Run statements at the newest epoch; a shell when nothing is given."""
+    """Run statements at the newest epoch; start a shell when given none."""
     from headwater.cli.sql import run_sql, wanted_of
 
     with frame.envelope("sql", False, home):
@@ -139,11 +142,11 @@ def verify(
 
 @app.command()
 def status(
-    once: Annotated[bool, typer.Option("--once", help="Print it once and end, on a terminal too.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Print it once and exit, even on a terminal.")] = False,
     home: Home = None,
     json: Json = False,
 ) -> None:
-    """Show where connections and tables stand."""
+    """Show the state of connections and tables."""
     from headwater.cli.status import status as carry_out
 
     with frame.envelope("status", json, home) as reply:
@@ -158,7 +161,7 @@ def settings(
     home: Home = None,
     json: Json = False,
 ) -> None:
-    """Show every setting, its value and where that comes from."""
+    """Show every setting, its value and its origin."""
     from headwater.cli.settings import settings as carry_out
 
     with frame.envelope("settings", json, home) as reply:
@@ -166,7 +169,7 @@ def settings(
 
 
 class Upstreams(StrEnum):
-    """What the demo may run on."""
+    """The databases that the demo can run on."""
 
     POSTGRES = "postgres"
     MYSQL = "mysql"
@@ -175,7 +178,7 @@ class Upstreams(StrEnum):
 @app.command()
 def demo(
     source: Annotated[Upstreams, typer.Option("--source", help="The database to run on.")] = Upstreams.POSTGRES,
-    keep: Annotated[bool, typer.Option("--keep", help="Stay until Ctrl-C and leave the home behind.")] = False,
+    keep: Annotated[bool, typer.Option("--keep", help="Stay up until Ctrl-C and keep the home.")] = False,
     home: Home = None,
 ) -> None:
     """Show everything once: a real database, a busy shop, its lake."""
@@ -187,13 +190,13 @@ def demo(
 
 @app.command()
 def setup() -> None:
-    """Fetch Delta's jars and compile the kernels, once after installing."""
+    """Download Delta's jars and compile the kernels, once after installing."""
     from headwater.engine.spark.setup import main as carry_out
 
     raise typer.Exit(carry_out())
 
 
 def main() -> None:
-    """The program `headwater`: carries out the command line and exits with its status."""
+    """The program `headwater`: runs the command line and exits with its status."""
     frame.prepare_streams()
     sys.exit(frame.guarded(lambda: app(standalone_mode=False, prog_name="headwater")))

@@ -1,4 +1,4 @@
-"""`headwater demo`: the story on the screen; what happens in it is in `headwater.demo`."""
+"""`headwater demo`: shows the demo on the screen; `headwater.demo` has its contents."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from headwater.engine.results import Result, TableStatus
 
 
 class Stage:
-    """What the demo may put on the screen."""
+    """What the demo can show on the screen."""
 
     def __init__(self) -> None:
         self._out = render.console(sys.stdout)
@@ -35,14 +35,14 @@ class Stage:
         self._screen.update(tables)
 
     def close(self) -> None:
-        """Ends a progress screen, if one is open."""
+        """Closes the progress screen, if one is open."""
         if self._screen is not None:
             self._screen.__exit__(None, None, None)
             self._screen = None
 
 
 def demo(source: str, home: str | None, *, keep: bool) -> None:
-    """Tells the story; `keep` stays until Ctrl-C."""
+    """Runs the demo; with `keep` it stays up until Ctrl-C."""
     from headwater.demo.story import tell
 
     stage = Stage()

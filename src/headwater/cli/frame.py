@@ -1,4 +1,4 @@
-"""What is around every command: streams, errors as text or envelope, exit statuses."""
+"""The frame around every command: streams, errors as text or envelope, exit statuses."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FAILED, INPUT, INTERRUPTED = 1, 2, 130
 
 @dataclass(slots=True)
 class Reply:
-    """What a command gives back: `result` for the envelope; `ok` False exits with 1."""
+    """What a command returns: `result` for the envelope; `ok` False exits with 1."""
 
     result: Any = None
     ok: bool = True
@@ -60,14 +60,14 @@ def envelope(command: str, as_json: bool, home: str | None) -> Iterator[Reply]:
 
 
 def guarded(work: Callable[[], Any]) -> int:
-    """Runs the program and turns whatever it ends with into an exit status; never a stack trace."""
+    """Runs the program and turns its outcome into an exit status; never a stack trace."""
     try:
         status = work()
         sys.stdout.flush()
         return status if isinstance(status, int) else 0
     except typer.Exit as e:
         return e.exit_code
-    except BrokenPipeError:  # the reader (head, less) has seen enough
+    except BrokenPipeError:  # the reader (head, less) has closed the pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except (KeyboardInterrupt, typer.Abort):
@@ -88,14 +88,14 @@ def guarded(work: Callable[[], Any]) -> int:
 
 
 def say_unexpected(error: Exception, where: Path) -> None:
-    """An error that no code stands for: short on the screen, in full in a file."""
+    """Shows an error that has no code: short on the screen, in full in a file."""
     out = render.console(sys.stderr)
     out.print(f"✗ unexpected: {render.visible(_first_line(error))}")
     out.print(f"  → Please report it with {where}.")
 
 
 def write_report(error: Exception, home: Path) -> Path:
-    """Writes the stack trace to the home's logs, or to a temporary file when there is no home; returns where."""
+    """Writes the stack trace to the home's logs, or to a temporary file if there is no home; returns the path."""
     text = "".join(traceback.format_exception(error))
     try:
         logs = home / "logs"
@@ -124,7 +124,7 @@ def read_text(path: str) -> str:
 
 
 def prepare_streams() -> None:
-    """Lets a terminal without UTF-8 show marks as escapes instead of failing."""
+    """Makes a terminal without UTF-8 show marks as escapes instead of failing."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")

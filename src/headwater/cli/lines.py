@@ -1,4 +1,4 @@
-"""What a run says where there is no terminal: few lines, each of them news."""
+"""What a run prints without a terminal: few lines, each of them news."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from headwater.cli.words import covered, way_out, who
 from headwater.engine.results import TableStatus
 from headwater.engine.status.progress import about, percent
 
-INTERVAL_S = 5.0  # between two looks at tables that are on their way
-FEW = 3  # so many tables have a line each; more are summed up
+INTERVAL_S = 5.0  # seconds between two lines about tables in progress
+FEW = 3  # up to this many tables have a line each; more are summarized
 ENDS = ("live", "failed")
 
 
 class Lines:
-    """Says what has changed: an error at once, everything else every few seconds, and when all tables have arrived."""
+    """Prints what has changed: errors immediately, everything else every few seconds and when all tables are done."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say = say
@@ -26,9 +26,10 @@ class Lines:
         self._said_at = float("-inf")
 
     def update(self, tables: Sequence[TableStatus]) -> None:
-        failing: dict[tuple[str, str, str], list[TableStatus]] = {}  # what many of a connection meet is said once
+        # an error that many tables of a connection share is printed once
+        failing: dict[tuple[str, str, str], list[TableStatus]] = {}
         for table in tables:
-            now = (table.state, table.code or table.error, table.hint)  # another try may fail at another file
+            now = (table.state, table.code or table.error, table.hint)  # a retry may fail at another file
             if self._known.get(table.name) == now:
                 continue
             self._known[table.name] = now
@@ -74,13 +75,13 @@ def line(status: TableStatus) -> str:
 
 
 def shared(names: Sequence[str], error: str, hint: str) -> str:
-    """An error that several tables have met, as plain text."""
+    """An error that several tables share, as plain text."""
     text = f"{who(names)}: {error}" + (f"\n  → {hint}" if hint else "")
     return "\n".join(visible(part) for part in text.split("\n"))
 
 
 def summary(tables: Sequence[TableStatus]) -> str:
-    """Many tables as one line of plain text: how many are in which state, and what the first of them waits for."""
+    """Many tables as one line of plain text: the number in each state, and what the first of them waits for."""
     states = Counter(t.state for t in tables)
     parts = [f"{n:,} {state}" for state, n in states.most_common()]
     if any(t.state not in ENDS for t in tables):

@@ -1,4 +1,4 @@
-"""How a command reaches its home: the server that runs there, or an engine of its own."""
+"""How a command reaches its home: through the running server, or with its own engine."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from headwater.settings.load import NOTHING, Given
 
 
 class Facade(Answering, Protocol):
-    """What `headwater.open` gives, as far as commands use it."""
+    """What `headwater.open` returns, as far as commands use it."""
 
     on_notice: Callable[[str], None]
 
@@ -35,18 +35,18 @@ class Facade(Answering, Protocol):
         ...
 
     def require(self, text: str) -> None:
-        """An error unless a home is there or the definitions make one."""
+        """Raises unless a home exists or the definitions create one."""
         ...
 
     def refused(self) -> HeadwaterError | None:
-        """What of the definitions was not carried out."""
+        """The definitions that failed."""
         ...
 
     def close(self) -> None: ...
 
 
 def open_home(home: Path, given: Given = NOTHING) -> Facade:
-    """An engine of this process for the home; what it has to say goes to stderr."""
+    """An engine of this process for the home; its messages go to stderr."""
     hw = cast(Callable[..., Facade], headwater.open)(home, config=given.file, settings=given.values)
     hw.on_notice = lambda text: render.console(sys.stderr).print(render.warning(text))
     return hw
@@ -54,9 +54,12 @@ def open_home(home: Path, given: Given = NOTHING) -> Facade:
 
 @contextlib.contextmanager
 def reach(home: Path, given: Given = NOTHING) -> Iterator[Answering]:
-    """Something that answers about the home; closed afterwards."""
+    """An engine or a server that answers for the home; closed afterwards."""
     server = find(home)
     if server is not None:
+        if given.file is not None or given.values:
+            text = "a server runs on this home: it answers with its own settings, not with those given here"
+            render.console(sys.stderr).print(render.warning(text))
         yield server
         return
     hw = open_home(home, given)
@@ -68,7 +71,7 @@ def reach(home: Path, given: Given = NOTHING) -> Iterator[Answering]:
 
 @contextlib.contextmanager
 def busy(text: str) -> Iterator[None]:
-    """A spinner on stderr while something takes its time; nothing without a terminal."""
+    """A spinner on stderr during slow work; nothing without a terminal."""
     if not sys.stderr.isatty():
         yield
         return

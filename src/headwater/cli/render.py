@@ -19,7 +19,7 @@ from headwater.cli.values import distinct_names, plain
 from headwater.engine.results import Result
 from headwater.errors import HeadwaterError, SqlError
 
-SHOWN_ROWS = 1_000  # more on a screen is read by nobody; CSV and JSON give all
+SHOWN_ROWS = 1_000  # nobody reads more on a screen; CSV and JSON have all rows
 LINE_WINDOW = 100  # how much of a long line an error shows
 NUMBERS = ("TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE", "DECIMAL")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
@@ -27,10 +27,10 @@ _NAMED = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
 def table(result: Result) -> RenderableType:
-    """The rows as a table: numbers to the right, NULL dim, control characters visible."""
+    """The rows as a table: numbers right-aligned, NULL dim, control characters visible."""
     assert result.rows is not None
     if result.rows.shape == (1, 1) and "\n" in shown(plain(result.rows.column(0))[0]):
-        return _cell(plain(result.rows.column(0))[0])  # a plan, a statement: text to be read or copied
+        return _cell(plain(result.rows.column(0))[0])  # a plan or a statement: text to read or copy
     grid = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="bold")
     for name, kind in zip(result.columns, result.types, strict=True):
         justify: Any = "right" if kind.upper().startswith(NUMBERS) else "left"
@@ -43,7 +43,7 @@ def table(result: Result) -> RenderableType:
 
 @dataclass(frozen=True, slots=True)
 class _Fitting:
-    """A grid, or where it has more columns than the screen has room for, its rows one below the other."""
+    """A grid or, if it is too wide for the screen, its rows one below the other."""
 
     grid: Table
     columns: tuple[str, ...]
@@ -73,14 +73,14 @@ def write_json(result: Result, out: TextIO) -> None:
 
 
 def write_csv(result: Result, out: TextIO) -> None:
-    """RFC 4180 with a header; NULL is nothing and an empty text is two quotes."""
+    """RFC 4180 with a header; NULL is empty and an empty string is two quotes."""
     out.write(",".join(_field(name) for name in result.columns) + "\r\n")
     for row in _rows(result):
         out.write(",".join("" if v is None else _field(shown(v)) for v in row) + "\r\n")
 
 
 def error(problem: HeadwaterError) -> RenderableType:
-    """What went wrong, its place, the way out and the code."""
+    """What went wrong, where, the hint and the code."""
     first, *rest = problem.message.splitlines() or [""]
     parts: list[RenderableType] = [Text.assemble(("✗ ", "bold red"), visible(first))]
     parts += [Text("  " + visible(line)) for line in rest]
@@ -101,18 +101,18 @@ def done(text: str) -> RenderableType:
 
 
 def console(file: TextIO) -> Console:
-    """A console that wraps on a terminal only: in a file or a pipe a row stays one line."""
+    """A console that wraps only on a terminal: in a file or a pipe a row stays one line."""
     terminal = file.isatty()
     return Console(file=file, width=None if terminal else 1 << 15, highlight=False, markup=False, emoji=False)
 
 
 def visible(text: str) -> str:
-    """The text with control characters as escapes, so that a value cannot command the terminal."""
+    """The text with control characters as escapes: a value cannot control the terminal."""
     return _CONTROL.sub(lambda m: _NAMED.get(m.group(), f"\\x{ord(m.group()):02x}"), text)
 
 
 def shown(value: Any) -> str:
-    """A plain value as text; what is nested is JSON."""
+    """A plain value as text; nested values are JSON."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, list | dict):
@@ -126,7 +126,7 @@ def count(n: float, word: str) -> str:
 
 
 def _rows(result: Result) -> Iterable[tuple[Any, ...]]:
-    """The rows as tuples, batch by batch, so that a large result needs no second copy."""
+    """The rows as tuples, batch by batch: a large result needs no second copy."""
     assert result.rows is not None
     for batch in result.rows.to_batches(max_chunksize=10_000):
         yield from zip(*(plain(c) for c in batch.columns), strict=True)
@@ -141,7 +141,7 @@ def _cell(value: Any) -> Text:
 def _footer(rows: int) -> str:
     if rows <= SHOWN_ROWS:
         return count(rows, "row")
-    return f"{count(rows, 'row')}, the first {SHOWN_ROWS:,} shown (--format csv or json gives all)"
+    return f"{count(rows, 'row')}, the first {SHOWN_ROWS:,} shown (--format csv or json prints all)"
 
 
 def _field(text: str) -> str:
@@ -151,7 +151,7 @@ def _field(text: str) -> str:
 
 
 def _place(line: str, column: int) -> RenderableType:
-    """The line and a caret under the place; a long line is cut around it."""
+    """The line with a caret under the column; a long line is truncated around it."""
     begin = max(0, column - 1 - LINE_WINDOW * 3 // 4)
     part = line[begin : begin + LINE_WINDOW].expandtabs(1)
     lead = "…" if begin else ""

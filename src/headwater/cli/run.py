@@ -34,19 +34,19 @@ def run(
     until: str = "",
     given: Given = NOTHING,
 ) -> dict[str, Any]:
-    """Runs until Ctrl-C, with `once` until every table has caught up, with `until` up to that place in the log.
+    """Runs until Ctrl-C, with `once` until every table has caught up, with `until` up to that point in the log.
 
-    Returns what the envelope says; raises at the end what of the file was not carried out.
+    Returns the envelope's result; raises at the end if statements of the file failed.
     """
     err = render.console(sys.stderr)
     text = "" if file is None else frame.read_text(file)
-    steps(parse(text))  # all of it before any of it, and before Spark starts: a typo shows at once
+    steps(parse(text))  # parse everything before executing anything, and before Spark starts: a typo shows immediately
     stop = Stop()
     # py4j logs a dead JVM through the root logger, which without a handler gets one that prints everything to stderr;
-    # what we log is in the home's journal
+    # our own log is in the home's journal
     logging.getLogger().addHandler(logging.NullHandler())
     hw = open_home(home, given)
-    hw.on_notice = lambda text: err.print(render.warning(text))  # the console that a live screen knows of
+    hw.on_notice = lambda text: err.print(render.warning(text))  # the console that a live screen uses
     try:
         work = partial(hw.run, text, once=once, fold=fold, metrics_port=metrics_port, until=until)
         if once:
@@ -72,7 +72,7 @@ def run(
 
 
 def _run(work: Callable[..., object], stop: Stop, err: Console, begun: str, *, quiet: bool) -> None:
-    """Does the work with a screen that shows its progress, or without one; says `begun` once the server runs."""
+    """Does the work with or without a progress screen; prints `begun` once the server runs."""
     if quiet:
         work(progress=lambda tables: stop.hold())
         return
@@ -90,9 +90,10 @@ def _run(work: Callable[..., object], stop: Stop, err: Console, begun: str, *, q
 
 
 class Stop:
-    """Ctrl-C, SIGTERM, a closed terminal: the first stops cleanly, the third at once (the next start is slower).
+    """Ctrl-C, SIGTERM, a closed terminal: the first one stops cleanly, the third one immediately.
 
-    They may reach the whole process group: captures and Spark are in sessions of their own, and we end them.
+    After an immediate stop the next start is slower. Signals may reach the whole process group: captures and Spark have
+    their own sessions, and we end them.
     """
 
     def __init__(self) -> None:
@@ -101,7 +102,7 @@ class Stop:
         self.hold()
 
     def hold(self) -> None:
-        """Takes the signals, again if need be: Spark takes Ctrl-C for itself when it starts."""
+        """Installs the signal handlers, repeatedly if needed: Spark takes Ctrl-C for itself when it starts."""
         if signal.getsignal(signal.SIGINT) != self._heard:
             signal.signal(signal.SIGINT, self._heard)
             signal.signal(signal.SIGTERM, self._heard)
@@ -114,6 +115,6 @@ class Stop:
             self.note("stopping …")
             raise KeyboardInterrupt
         if self.asked == 2:
-            self.note("still stopping; once more ends it at once")
+            self.note("still stopping; once more stops immediately")
         else:
             os._exit(frame.INTERRUPTED)

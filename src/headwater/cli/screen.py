@@ -1,4 +1,4 @@
-"""The screen of a run: a live table on a terminal, plain lines elsewhere."""
+"""The screen of a run: a live table on a terminal, plain lines otherwise."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from headwater.engine.results import ConnectionStatus, JobStatus, TableStatus
 from headwater.engine.status.progress import about
 
 SHOWN_TABLES = 30
-WIDE, FULL = 100, 130  # columns that a screen needs for most, and for everything
-NAME_WIDTH = 30  # a longer name is cut before anything else is
+WIDE, FULL = 100, 130  # screen widths that fit most columns, and all of them
+NAME_WIDTH = 30  # longer names are truncated first
 STYLES = {
     "live": "green",
     "running": "green",
@@ -33,11 +33,11 @@ STYLES = {
     "defined": "dim",
 }
 HEADS = ("table", "state", "covered", "", "spans", "scanned", "rate", "left", "lag")
-ORDER = ("failed", "waiting", "filling", "paused", "defined", "live")  # what a short screen shows first
+ORDER = ("failed", "waiting", "filling", "paused", "defined", "live")  # the order on a short screen
 
 
 class Screen:
-    """Shows where the tables of a run stand; give `update` to the engine as its progress callback."""
+    """Shows the state of a run's tables; pass `update` to the engine as its progress callback."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -69,7 +69,7 @@ class Screen:
         self._lines.update(tables)
 
     def note(self, text: str) -> None:
-        """A line below the tables; may be called from a signal handler."""
+        """Sets a line below the tables; safe to call from a signal handler."""
         if self._live:
             self._live.update(Group(self._shown, Text(text)), refresh=True)
         else:
@@ -77,9 +77,9 @@ class Screen:
 
 
 def overview(tables: Sequence[TableStatus], width: int = 120, room: int | None = None) -> RenderableType:
-    """All tables as a grid for a screen of this width: state, bar, rows, rate, time left, lag; below it why one waits.
+    """All tables as a grid of this width: state, bar, rows, rate, time left, lag; below it the reason for each wait.
 
-    With `room` at most so many tables are shown: those first that need a look.
+    With `room`, at most this many tables are shown, starting with those that need attention.
     """
     shown = list(tables)
     if room is not None and len(shown) > room:
@@ -115,7 +115,7 @@ def overview(tables: Sequence[TableStatus], width: int = 120, room: int | None =
 
 
 def notes(found: Sequence[TableStatus] | Sequence[ConnectionStatus] | Sequence[JobStatus]) -> list[RenderableType]:
-    """Why something stands still, with the way out; said once for all that it concerns."""
+    """Why something is stopped or waiting, with the hint; each reason once for all it affects."""
     names: dict[tuple[str, ...], list[str]] = {}
     for x in found:
         if x.error:
@@ -138,7 +138,7 @@ def notes(found: Sequence[TableStatus] | Sequence[ConnectionStatus] | Sequence[J
 
 
 def behind(seconds: float | None, bytes: int | None) -> str:
-    """How far something is behind, as far as it is known: `0.3 s, 12 MB`."""
+    """How far something is behind, if known: `0.3 s, 12 MB`."""
     if seconds is None:
         return ""
     text = f"{seconds:.1f} s" if seconds < 100 else f"{seconds / 60:,.0f} min"
@@ -164,7 +164,7 @@ def short(n: float) -> str:
 
 
 def _rows(status: TableStatus, full: bool) -> str:
-    """The rows that were read, of about how many."""
+    """The rows read so far, and the estimated total."""
     rows = f"{status.scanned_rows:,}" if full else short(status.scanned_rows)
     if status.state in ("filling", "paused") and status.rows_estimate:
         return f"{rows} of ≈ {short(status.rows_estimate)}"
@@ -178,5 +178,5 @@ def _rate(status: TableStatus, full: bool) -> str:
 
 
 def _bar(status: TableStatus) -> float:
-    """How far the bar goes: a live table is full even if it has no spans to count."""
+    """The length of the bar: a live table is full even if it has no spans to count."""
     return 1.0 if status.state == "live" else status.covered

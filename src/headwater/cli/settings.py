@@ -1,4 +1,4 @@
-"""`headwater settings`: every setting, its value, where that comes from and what it means."""
+"""`headwater settings`: every setting, its value, its origin and its meaning."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ COLUMNS = ("setting", "value", "from", "meaning")
 
 
 def settings(home: Path, given: Given, *, quiet: bool) -> dict[str, Any]:
-    """Prints what is in force; gives what the envelope says.
+    """Prints the settings in force; returns the envelope's result.
 
-    That is what the running server works with. Where none runs, or with options of the command's own, it is what a
-    start with them would find.
+    These are the running server's. If none runs, or the command has its own options, they are what a server started
+    with them would use.
     """
     server = find(home) if given == NOTHING else None
     found = server.settings() if server is not None else list(lines(load(home, given)))
     if not quiet:
         if not is_home(home):
-            missing = f"there is no home in {home}; this is what a new one would have"
+            missing = f"there is no home in {home}; these are the settings of a new one"
             render.console(sys.stderr).print(render.warning(missing))
         render.console(sys.stdout).print(render.table(_rows(found)))
     return {"home": str(home), "running": server is not None, "settings": [line.as_dict() for line in found]}

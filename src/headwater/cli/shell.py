@@ -1,4 +1,4 @@
-"""The interactive shell: statements end with `;`, Ctrl-C drops the line, Ctrl-D ends."""
+"""The interactive shell: statements end with `;`, Ctrl-C clears the line, Ctrl-D exits."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ PROMPT, MORE = "headwater> ", "        -> "
 HISTORY = 1_000
 HELP = """\
 Statements end with ;        SELECT …, SHOW TABLES, SHOW CONNECTIONS, DESCRIBE t, EXPLAIN SELECT …
-Ctrl-C drops what you typed, or cancels the query that is running
-Ctrl-D, exit or quit ends    help shows this"""
+Ctrl-C clears what you typed, or cancels the running query
+Ctrl-D, exit or quit exits   help shows this"""
 
 
 def shell(engine: Answering, home: Path, printer: Printer, wanted: Wanted) -> None:
     """Reads and runs statements until the end of the input. An error ends a statement, never the shell."""
     out, err = render.console(sys.stdout), render.console(sys.stderr)
-    out.print(f"headwater {__version__} on {home}. Statements end with ; and help tells more.")
+    out.print(f"headwater {__version__} on {home}. Statements end with ; and help shows more.")
     if not is_home(home):
-        out.print("There is no home yet; CREATE CONNECTION makes one.")
+        out.print("There is no home yet; CREATE CONNECTION creates one.")
     with _history(home):
         for text in statements(input):
             if text == "help":
@@ -75,10 +75,10 @@ def statements(read: Callable[[str], str]) -> Iterator[str]:
 
 @contextlib.contextmanager
 def _history(home: Path) -> Iterator[None]:
-    """Line editing with a history in the home. A line with a password is not kept."""
+    """Line editing with a history in the home. Lines with a password are not saved."""
     try:
         import readline
-    except ImportError:  # a Python without readline still has a shell
+    except ImportError:  # without readline the shell still works
         yield
         return
     path = home / "history"

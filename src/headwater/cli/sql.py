@@ -22,14 +22,14 @@ MOST_S = 30 * 86400.0  # of a duration option
 
 
 def wanted_of(require_complete: bool, timeout: str, max_age: str) -> Wanted:
-    """What the options want of every query's answer."""
+    """What the options require of every query's result."""
     return Wanted(require_complete, _duration("--timeout", timeout), _duration("--max-age", max_age))
 
 
 def run_sql(
     command: str | None, file: str | None, home: Path, *, format: str, wanted: Wanted, given: Given = NOTHING
 ) -> None:
-    """Runs what was given; without anything on a terminal, a shell."""
+    """Runs the given statements; starts a shell if there are none and this is a terminal."""
     if command is not None and file is not None:
         raise InputError("input.usage", "both -c and -f are given", "Give one of them.")
     if command is None and file is None and sys.stdin.isatty():
@@ -39,7 +39,7 @@ def run_sql(
             shell(engine, home, Printer(format), wanted)
         return
     text = command if command is not None else frame.read_text(file) if file is not None else _stdin()
-    statements = parse(text)  # all of it before any of it: a typo at the end changes nothing
+    statements = parse(text)  # parse everything before executing anything: a typo at the end changes nothing
     printer = Printer(format)
     if statements:
         with reach(home, given) as engine:
@@ -48,7 +48,7 @@ def run_sql(
 
 
 def run_statements(engine: Answering, statements: list[Statement], printer: Printer, wanted: Wanted) -> None:
-    """Runs statements one after the other and prints each result as it comes."""
+    """Runs statements one after the other and prints each result as it arrives."""
     for step in steps(statements):
         with busy("…"):
             results = engine.ask(step.text, wanted)
@@ -58,7 +58,7 @@ def run_statements(engine: Answering, statements: list[Statement], printer: Prin
 
 @dataclass(slots=True)
 class Printer:
-    """Rows to stdout in one format; everything else that a program must not read there to stderr."""
+    """Rows to stdout in one format; everything else, which programs must not read there, to stderr."""
 
     format: str
     arrays: int = 0
@@ -89,13 +89,13 @@ class Printer:
 
 
 def _duration(option: str, text: str) -> float | None:
-    """What a duration option says; None where it is not given."""
+    """The value of a duration option; None if it is not given."""
     if not text:
         return None
     try:
         return float(seconds(0.001, MOST_S)(text))
     except ValueError as e:
-        raise InputError("input.usage", f"{option} {e}", f"Write for example {option} 30s.") from e
+        raise InputError("input.usage", f"{option} {e}", f"Write, for example, {option} 30s.") from e
 
 
 def _stdin() -> str:

@@ -1,4 +1,4 @@
-"""`headwater status`: where connections and tables stand."""
+"""`headwater status`: the state of connections and tables."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ REFRESH_S = 1.0
 
 
 def status(home: Path, *, once: bool, quiet: bool) -> dict[str, Any]:
-    """Prints the status once, or shows it on a terminal until Ctrl-C; gives what the envelope says."""
+    """Prints the status once, or shows it on a terminal until Ctrl-C; returns the envelope's result."""
     out = render.console(sys.stdout)
     if quiet or once or not out.is_terminal:
         with reach(home) as engine:
@@ -40,7 +40,7 @@ def status(home: Path, *, once: bool, quiet: bool) -> dict[str, Any]:
 
 
 def watch(out: Console, ask: Callable[[], Status], pause: Callable[[], None]) -> Status:
-    """Shows the status again and again until Ctrl-C; gives the last one."""
+    """Refreshes the status until Ctrl-C; returns the last one."""
     found = ask()
     with Live(console=out, auto_refresh=False, vertical_overflow="ellipsis") as live:
         try:
@@ -53,7 +53,7 @@ def watch(out: Console, ask: Callable[[], Status], pause: Callable[[], None]) ->
 
 
 def _again(ask: Callable[[], Status], before: Status) -> Status:
-    """The status now; while a server is just ending, the one before."""
+    """The current status or, while a server is shutting down, the previous one."""
     try:
         return ask()
     except MachineError as e:
@@ -63,13 +63,13 @@ def _again(ask: Callable[[], Status], before: Status) -> Status:
 
 
 def report(found: Status, width: int = 120, height: int | None = None) -> RenderableType:
-    """The whole status as text, for a screen of this size; without a height all tables are shown."""
+    """The whole status as text, for a screen of this size; without a height, all tables."""
     server = f"server {found.server_pid}" if found.server_pid else "no server runs"
     age = "" if found.epoch_age_s is None else f", {found.epoch_age_s:.1f} s old"
     head = Text(f"{found.home}: {server}, epoch {found.epoch}{age}")
     if not found.connections:
         return Group(head, Text("no connection is defined", style="dim"))
-    said = {(c.name, c.error) for c in found.connections}  # an error of a connection is not repeated for its tables
+    said = {(c.name, c.error) for c in found.connections}  # a connection's error is not repeated for its tables
     tables = [replace(t, error="", hint="") if (t.connection, t.error) in said else t for t in found.tables]
     room = None if height is None else max(3, height - len(found.connections) - 7)
     failing = [*notes(found.jobs), Text()] if found.jobs else []
@@ -91,7 +91,7 @@ def _connections(connections: tuple[ConnectionStatus, ...]) -> RenderableType:
 
 
 def _kept(c: ConnectionStatus) -> str:
-    """What the upstream's slot keeps for us, against the limit that the upstream has set."""
+    """How much log the upstream's slot retains for us, and the upstream's limit."""
     if c.slot_bytes is None:
         return ""
     limit = "" if c.slot_limit_bytes is None else f" of {size(c.slot_limit_bytes)}"

@@ -1,7 +1,7 @@
 """Arrow columns as plain values, exact: what JSON, CSV and the screen show of a row.
 
 Decimals are text, timestamps and dates ISO 8601, binary base64, NaN and the infinities the words "NaN", "Infinity",
-"-Infinity". Years beyond 9999, which Python's own dates cannot hold, come out too.
+"-Infinity". Years beyond 9999, which Python's own dates cannot hold, work too.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ import pyarrow.types as pt
 
 
 def plain(column: pa.ChunkedArray | pa.Array) -> list[Any]:
-    """The column's values as what JSON can hold; None for NULL."""
+    """The column's values as JSON-compatible values; None for NULL."""
     array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-    if isinstance(array, pa.ChunkedArray):  # several chunks of an extension stay apart
+    if isinstance(array, pa.ChunkedArray):  # several chunks of an extension type stay separate
         return [value for chunk in array.chunks for value in plain(chunk)]
     return _convert(array)
 
 
 def distinct_names(names: tuple[str, ...]) -> list[str]:
-    """The names with `_2`, `_3`, … where one repeats, so that an object keeps every column."""
+    """The names with `_2`, `_3`, … appended to repeated ones, so that an object keeps every column."""
     seen: set[str] = set()
     result = []
     for name in names:
@@ -54,7 +54,7 @@ def _as_is(array: pa.Array) -> list[Any]:
 
 def _floats(array: pa.Array) -> list[Any]:
     values = array.to_pylist()
-    if pt.is_float32(array.type):  # the shortest text of the float itself, not of its double
+    if pt.is_float32(array.type):  # the shortest text of the float itself, not of the double
         values = [None if v is None else float(str(np.float32(v))) for v in values]
     return [v if v is None or math.isfinite(v) else _word(v) for v in values]
 
@@ -90,7 +90,7 @@ def _times(numbers: pa.Array, unit: str, zone: str) -> list[Any]:
 
 
 def _iso(text: str) -> str:
-    """ISO 8601: no empty fraction, a year of at least four digits, and a sign before one of five or more."""
+    """ISO 8601: no empty fraction, a year of at least four digits, with a sign if it has five or more."""
     text = text.removesuffix(".000000")
     year, rest = text[: text.index("-", 1)], text[text.index("-", 1) :]
     if year[0] == "-":

@@ -1,4 +1,4 @@
-"""`headwater verify`: lake against upstream, at one cut."""
+"""`headwater verify`: compares lake and upstream at one cut."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from headwater.engine.results import Verified
 
 
 def verify(table: str | None, home: Path, *, quiet: bool) -> tuple[list[dict[str, Any]], bool]:
-    """Compares and prints; gives what the envelope says and whether everything compared was equal."""
+    """Compares and prints; returns the envelope's result and whether everything compared was equal."""
     with reach(home) as engine, busy("comparing …"):
         found = engine.verify(table)
     if not quiet:
@@ -31,7 +31,7 @@ def verify(table: str | None, home: Path, *, quiet: bool) -> tuple[list[dict[str
 
 
 def _said_once(found: Sequence[Verified]) -> list[Verified]:
-    """The comparisons; an error that several tables have met (their upstream is away) stands once for all of them."""
+    """The comparisons; an error that several tables share (an unreachable upstream) appears once for all of them."""
     groups: dict[tuple[str, ...], list[Verified]] = {}
     for v in found:
         groups.setdefault((v.code, v.error, v.hint) if v.error else (v.table,), []).append(v)
@@ -39,7 +39,7 @@ def _said_once(found: Sequence[Verified]) -> list[Verified]:
 
 
 def report(v: Verified) -> RenderableType:
-    """One table's comparison in words; keys only where rows differ."""
+    """One table's comparison in words; keys only if rows differ."""
     if v.skipped:
         return render.warning(f"{v.table}: not compared: {v.skipped}")
     if v.error:

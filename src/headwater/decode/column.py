@@ -1,4 +1,4 @@
-"""A decoded column, and how one is made from what a kernel left."""
+"""A decoded column, and how to make one from a kernel's output."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from headwater.decode.kernels import KEPT, OK, UNREPRESENTABLE
 from headwater.errors import DataError
 
 NO_VALUE = -1  # the length of a NULL in a grid of places
-MISSING_VALUE = -2  # of a value that the log did not carry
+MISSING_VALUE = -2  # of a value missing from the log
 
 
 class Decoded(NamedTuple):
-    """A column. `unrepresentable` values became NULL: the lake type cannot keep them; `bad` (or None) says which."""
+    """A column. `unrepresentable` values became NULL; `bad` (or None) says which."""
 
     array: pa.Array
     unrepresentable: int
@@ -23,7 +23,7 @@ class Decoded(NamedTuple):
 
 
 def column(type_: pa.DataType, marks: Any, *buffers: Any, children: list[pa.Array] | None = None) -> Decoded:
-    """An array from its buffers and the marks that a kernel left."""
+    """An array from its buffers and a kernel's marks."""
     kept = marks == KEPT
     unrepresentable = int(np.count_nonzero(marks == UNREPRESENTABLE))
     validity = None if kept.all() else pa.py_buffer(np.packbits(kept, bitorder="little"))
@@ -32,11 +32,11 @@ def column(type_: pa.DataType, marks: Any, *buffers: Any, children: list[pa.Arra
 
 
 def check(answer: int, type_name: str) -> None:
-    """Raises if a kernel met a text that its type cannot have."""
+    """Raises if a kernel met a text that is invalid for its type."""
     if answer != OK:
         raise DataError(
             "data.log_damaged",
-            f"a value of type {type_name} has a text that this type cannot have",
+            f"a value of type {type_name} has an invalid text",
             "Report it with the type and the upstream's version; RESYNC TABLE reads the table again.",
         )
 
@@ -51,9 +51,9 @@ def offsets_of(sizes: Any) -> Any:
 
 
 def unrepresentable_key(name: str) -> DataError:
-    """The error for a key that the lake cannot keep: without it the row would be lost or mixed up with another."""
+    """The error for an unrepresentable key: without it the row would be lost or confused with another."""
     return DataError(
         "data.key_value",
-        f"key column {name} holds a value that its lake type cannot keep",
+        f"key column {name} holds a value that its lake type cannot represent",
         f"Declare {name} as STRING in CREATE TABLE, or change the value upstream and RESYNC TABLE.",
     )

@@ -16,11 +16,12 @@ _ASCII_END = 0x80
 
 @kernel(types.uint8(BYTES, PLACES, PLACES, OFFSETS, types.uint8[::1]))
 def gather(buffer: Any, starts: Any, lengths: Any, offsets: Any, out: Any) -> Any:
-    """Copies all values to one place; the answer has its highest bit set if any byte is beyond ASCII."""
+    """Concatenates all values; the highest bit of the result is set if any byte is not ASCII."""
     seen = np.uint8(0)
     for i in range(starts.size):
         at, to = np.uint64(starts[i]), np.uint64(offsets[i])
-        for j in range(np.uint64(offsets[i + 1]) - to):  # unsigned places cannot count from the end: it moves words
+        # unsigned indexes need no check for negative values: moves words
+        for j in range(np.uint64(offsets[i + 1]) - to):
             c = buffer[at + j]
             out[to + j] = c
             seen |= c
@@ -29,7 +30,7 @@ def gather(buffer: Any, starts: Any, lengths: Any, offsets: Any, out: Any) -> An
 
 @kernel(types.boolean(BYTES, types.int64, types.int64, types.int64, types.int64))
 def same_bytes(data: Any, a: Any, a_length: Any, b: Any, b_length: Any) -> bool:
-    """Whether two values of one buffer are equal; a negative length, no value, is equal to itself."""
+    """Whether two values of one buffer are equal; a negative length (no value) equals itself."""
     if a_length != b_length:
         return False
     for j in range(a_length):  # noqa: SIM110
@@ -40,7 +41,7 @@ def same_bytes(data: Any, a: Any, a_length: Any, b: Any, b_length: Any) -> bool:
 
 @kernel(types.int64(BYTES, types.int64, types.int64))
 def _character(buffer: Any, at: Any, end: Any) -> Any:
-    """Where the UTF-8 character at `at` ends, or -1 if it is none."""
+    """Where the UTF-8 character at `at` ends, or -1 if it is not one."""
     first = np.int64(buffer[at])
     if first < _ASCII_END:
         return at + 1
@@ -61,7 +62,7 @@ def _character(buffer: Any, at: Any, end: Any) -> Any:
 
 @kernel(types.void(BYTES, OFFSETS, MARKS))
 def mark_utf8(buffer: Any, offsets: Any, marks: Any) -> None:
-    """Marks values unrepresentable that are not UTF-8 (a database of encoding SQL_ASCII can hold them)."""
+    """Marks values that are not UTF-8 as unrepresentable (a database with encoding SQL_ASCII can hold them)."""
     for i in range(offsets.size - 1):
         if marks[i] != KEPT:
             continue

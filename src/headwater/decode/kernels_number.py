@@ -18,7 +18,7 @@ _ONE = np.uint64(1)
 _MINUS, _PLUS, _DOT, _ZERO, _NINE = 45, 43, 46, 48, 57
 _N, _I = 78, 73  # NaN, Infinity
 _F, _T, _1 = 102, 116, 49
-_WORD_DIGITS = 19  # any number of so many digits fits an unsigned 64-bit word
+_WORD_DIGITS = 19  # any number with this many digits fits an unsigned 64-bit word
 _MAX_DIGITS = 38
 
 
@@ -98,7 +98,7 @@ def negative_of(high: Any, low: Any) -> Any:
 def parse_decimals(
     buffer: Any, starts: Any, lengths: Any, scale: Any, limit_high: Any, limit_low: Any, out: Any, marks: Any
 ) -> Any:
-    """128-bit numbers of `scale` decimals and a magnitude below the limit; never rounds. `out` is (n, 2): low, high."""
+    """128-bit numbers with `scale` decimals, smaller than the limit; never rounds. `out` is (n, 2): low, high."""
     for i in range(starts.size):
         out[i, 0] = _U0
         out[i, 1] = _U0
@@ -118,7 +118,7 @@ def parse_decimals(
             continue
         high = _U0
         low = _U0
-        digits = 0  # significant ones so far
+        digits = 0  # significant digits so far
         decimals = -1  # digits after the point; -1 = no point yet
         fits = True
         for j in range(at, end):

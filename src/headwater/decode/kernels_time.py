@@ -1,6 +1,6 @@
 """Kernels for the calendar, and for dates and timestamps in ISO form, as PostgreSQL prints them under DateStyle ISO.
 
-Kept are the years 1 to 9999: what SQL, Spark, Parquet and Python's datetime all have.
+Only the years 1 to 9999 are representable: SQL, Spark, Parquet and Python's datetime all have these.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ LAST_US = (LAST_DAY + 1) * DAY_US - 1
 
 _MINUS, _PLUS, _DOT, _COLON, _SPACE, _ZERO, _NINE = 45, 43, 46, 58, 32, 48, 57
 _I, _B = 105, 66  # infinity, BC
-_MALFORMED = -(1 << 40)  # no day has this number
+_MALFORMED = -(1 << 40)  # no valid date has this number
 _OUTSIDE = _MALFORMED + 1
 _HOUR_US, _MINUTE_US = 3_600_000_000, 60_000_000
 
 
 @kernel(types.int64(types.int64, types.int64, types.int64))
 def days_since_1970(year: Any, month: Any, day: Any) -> Any:
-    """Days since 1970-01-01 of a day of the calendar."""
+    """Days since 1970-01-01 of a calendar date."""
     shifted = year - 1 if month <= 2 else year  # years that begin in March put the leap day last
     era = shifted // 400
     of_era = shifted - era * 400
@@ -147,7 +147,7 @@ def _zone(buffer: Any, at: Any, end: Any) -> Any:
 
 @kernel(types.int64(BYTES, PLACES, PLACES, types.int64[::1], MARKS))
 def parse_timestamps(buffer: Any, starts: Any, lengths: Any, out: Any, marks: Any) -> Any:
-    """Microseconds since 1970-01-01 00:00; an offset, if there is one, is taken off."""
+    """Microseconds since 1970-01-01 00:00; an offset, if present, is subtracted."""
     for i in range(starts.size):
         out[i] = 0
         if lengths[i] < 0:

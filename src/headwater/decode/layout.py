@@ -1,4 +1,4 @@
-"""Where the values of raw changes stand: pieces of bounded size, each under one schema, laid out by the kernel."""
+"""Where the values of raw changes are: pieces of bounded size, each under one schema, laid out by the kernel."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from headwater.decode.dialects import dialect_of
 from headwater.errors import DataError
 from headwater.model import Column, LogColumn, SchemaVersion, UpstreamType
 
-ROWS_AT_ONCE = 131_072  # the places of their values stay in the processor's cache
+ROWS_AT_ONCE = 131_072  # the places of their values stay in the CPU cache
 BYTES_AT_ONCE = 512 << 20  # Arrow's offsets end at 2 GB
 
 
@@ -24,17 +24,18 @@ class RowLayout:
     """How the log wrote a row under one schema: slots are ordinals of the relation's columns."""
 
     slots: Any  # int32 per column of the message: the slot, or -1
-    identity: Any  # uint8 per slot: an old tuple of kind K carries it
+    identity: Any  # uint8 per slot: an old tuple of kind K has it
     keys: Any  # int32: the slots of the key
     types: tuple[UpstreamType | None, ...]  # per slot; None: the log has no such column
     written: tuple[LogColumn, ...]  # the columns of the message
+    whole_old: bool = False  # an UPDATE or a DELETE has the whole row before it
 
     @classmethod
     def of(cls, version: SchemaVersion, columns: tuple[Column, ...], key: tuple[str, ...]) -> RowLayout:
         if version.broken:
             raise DataError(
                 "data.rewritten",
-                f"{version.schema}.{version.table}: {version.broken}; the log does not tell what that did to the rows",
+                f"{version.schema}.{version.table}: {version.broken}; the log does not show what that did to the rows",
                 "RESYNC TABLE reads it again.",
             )
         ordinals = {c.name: i for i, c in enumerate(columns)}
@@ -47,17 +48,18 @@ class RowLayout:
             identity[slot] = written.key
             types[slot] = _type_of(version, columns[slot], written)
         for name in key:
-            # a description without columns is of a TRUNCATE that came before any row: it says nothing of values
+            # a description without columns belongs to a TRUNCATE before any row: it says nothing about values
             if types[ordinals[name]] is None and version.columns:
                 raise _schema_changed(version, f"key column {name} is gone")
         _check_names(version, columns, slots)
         _check_key(version, columns, key)
         keys = np.array([ordinals[k] for k in key], dtype=np.int32)
-        return cls(slots, identity, keys, tuple(types), version.columns)
+        whole_old = dialect_of(columns[0].upstream).whole_old(version)
+        return cls(slots, identity, keys, tuple(types), version.columns, whole_old)
 
 
 def _type_of(version: SchemaVersion, column: Column, written: LogColumn) -> UpstreamType:
-    """The type to decode a column with: one whose values the column's lake type holds, every one of them."""
+    """The type to decode a column with: one whose values all fit the column's lake type."""
     dialect = dialect_of(column.upstream)
     type = dialect.as_written(column.upstream, written)
     if type is not None and dialect.still_holds(column, type):
@@ -73,16 +75,16 @@ def _type_of(version: SchemaVersion, column: Column, written: LogColumn) -> Upst
 
 
 def _check_names(version: SchemaVersion, columns: tuple[Column, ...], slots: Any) -> None:
-    """No followed column goes on under another name, or gave its name to another one.
+    """Raises if a followed column continues under another name, or gave its name to another one.
 
-    A column that is gone is NULL from then on, but only where it cannot have been renamed: nothing that is not followed
-    stands where it stood. Where columns have numbers, the log names them in the order of these.
+    A dropped column is NULL from then on, but only if it cannot have been renamed: no column that is not followed is in
+    its place. Where columns have numbers, the log lists them in the order of these.
     """
     found = [int(slot) for slot in slots if slot >= 0]
     places = [columns[slot].upstream.place for slot in found]
     if any(a > b > 0 for a, b in pairwise(places)):
         names = ", ".join(columns[slot].name for slot in found)
-        raise _schema_changed(version, f"columns changed their names or were made anew ({names})")
+        raise _schema_changed(version, f"columns were renamed or re-created ({names})")
     for column in (c for i, c in enumerate(columns) if i not in set(found)):
         before, after = 0, len(slots)
         if column.upstream.place and all(places):
@@ -94,33 +96,33 @@ def _check_names(version: SchemaVersion, columns: tuple[Column, ...], slots: Any
 
 
 def _check_key(version: SchemaVersion, columns: tuple[Column, ...], key: tuple[str, ...]) -> None:
-    """Rows that differ upstream differ in our key: it is the one that the log says the table has.
+    """Raises unless our key is the one that the log says the table has: rows that differ upstream must differ in it.
 
-    The log says nothing of a unique index that a declared key rests on; the source watches over that.
+    The log does not show a unique index behind a declared key; the source watches that.
     """
     if any(c.upstream.unique for c in columns if c.name in key):
         return
-    told = dialect_of(columns[0].upstream).key_told(version)
-    if told is not None and told != set(key):
+    logged = dialect_of(columns[0].upstream).logged_key(version)
+    if logged is not None and logged != set(key):
         raise _schema_changed(version, f"the primary key is no longer ({', '.join(key)})")
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Some changes and where their values stand in `data`. Grids are (slots, rows); a negative length is no value."""
+    """Some changes and where their values are in `data`. Grids are (slots, rows); a negative length is no value."""
 
     batch: pa.RecordBatch
     layout: RowLayout
     data: Any  # uint8
     starts: Any
     lengths: Any
-    old_starts: Any  # of old tuples; of no rows at all if there is no old tuple
+    old_starts: Any  # of old tuples; with no rows if there is no old tuple
     old_lengths: Any
     moved: Any  # uint8 per row: the key changed
 
     @classmethod
     def blank(cls, batch: pa.RecordBatch, layout: RowLayout, data: Any, *, has_old: bool) -> Self:
-        """A piece without any value yet: a dialect's kernel notes in its `grids` where they stand.
+        """A piece without any values yet: a dialect's kernel records in its `grids` where they are.
 
         `has_old`: some of its messages have an old tuple.
         """
@@ -162,11 +164,11 @@ def lay_out(
 
 
 def damaged(batch: pa.RecordBatch, row: int) -> DataError:
-    """The error for a change whose bytes do not have the form that its schema says."""
+    """The error for a change whose bytes do not match its schema."""
     return DataError(
         "data.log_damaged",
-        f"the change with index {batch.column('index')[row].as_py()} does not have the form of its schema",
-        "RESYNC TABLE reads it again; report it if it comes back.",
+        f"the change with index {batch.column('index')[row].as_py()} does not match its schema",
+        "RESYNC TABLE reads it again; report it if it happens again.",
     )
 
 
@@ -179,7 +181,7 @@ def _schema_changed(version: SchemaVersion, what: str) -> DataError:
 
 
 def _place(version: SchemaVersion) -> str:
-    """Which table, and from where in its log on; a description that was not taken from the log has no index."""
+    """The table, and the index where its description begins; a description not taken from the log has no index."""
     at = f" at index {version.from_index}" if version.from_index else ""
     return f"{version.schema}.{version.table}{at}"
 

@@ -11,7 +11,7 @@ from headwater.model import Column
 
 
 def key_array(texts: list[str], column: Column) -> pa.Array:
-    """The lake values of key texts as `scan.text_expression` or the log gives them."""
+    """The lake values of key texts as `scan.text_expression` or the log provide them."""
     values = [t.encode() for t in texts]
     lengths = np.array([len(v) for v in values], dtype=np.int64)
     starts = np.concatenate((np.zeros(1, np.int64), np.cumsum(lengths)))[:-1]
@@ -23,7 +23,7 @@ def key_array(texts: list[str], column: Column) -> pa.Array:
 
 
 def key_texts(values: pa.Array | pa.ChunkedArray) -> list[str]:
-    """Texts that the database reads back as these key values: bounds made from decoded changes."""
+    """Texts that the database parses back to these key values: bounds from decoded changes."""
     if pa.types.is_binary(values.type):
         return ["\\x" + v.hex() for v in values.to_pylist()]
     return [str(v) for v in values.to_pylist()]

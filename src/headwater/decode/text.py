@@ -1,4 +1,4 @@
-"""Texts that every database writes alike, by their places in a buffer → an Arrow array of lake values."""
+"""Texts that all databases write the same way, by their places in a buffer → an Arrow array of lake values."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _HIGHEST = {
 
 
 def decode_text(buffer: Any, starts: Any, lengths: Any, upstream: UpstreamType, lake_type: str) -> Decoded:
-    """The values whose texts stand in `buffer` (uint8) at `starts` (int64); a negative length is a NULL.
+    """The values of the texts in `buffer` (uint8) at `starts` (int64); a negative length is a NULL.
 
-    A text that the type cannot have at all raises DataError data.log_damaged: then settings or schema are not ours.
+    An invalid text raises DataError data.log_damaged: settings or schema are not the expected ones.
     """
     if lake_type == "STRING":
         return _strings(buffer, starts, lengths)
@@ -38,7 +38,7 @@ def decode_text(buffer: Any, starts: Any, lengths: Any, upstream: UpstreamType, 
 
 
 def _fixed(buffer: Any, starts: Any, lengths: Any, upstream: UpstreamType, lake_type: str) -> Decoded:
-    """Types whose values have one width."""
+    """Types whose values have a fixed width."""
     n = starts.size
     marks = np.empty(n, dtype=np.uint8)
     size = decimal_size(lake_type)
@@ -70,7 +70,7 @@ def _fixed(buffer: Any, starts: Any, lengths: Any, upstream: UpstreamType, lake_
 
 
 def _gathered(buffer: Any, starts: Any, lengths: Any) -> tuple[Any, Any, int]:
-    """Texts one after another: offsets, bytes, and all their bits together."""
+    """Texts concatenated: offsets, bytes, and the OR of all their bytes."""
     offsets = offsets_of(np.maximum(lengths, 0))
     out = np.empty(int(offsets[-1]), dtype=np.uint8)
     return offsets, out, kernels_bytes.gather(buffer, starts, lengths, offsets, out)
@@ -94,9 +94,9 @@ def _binaries(buffer: Any, starts: Any, lengths: Any) -> Decoded:
 
 
 def _floats(buffer: Any, starts: Any, lengths: Any, upstream: UpstreamType, lake_type: str) -> Decoded:
-    """Arrow's parser rounds correctly, so the shortest text of extra_float_digits gives back the very same bits.
+    """Float values; Arrow's parser rounds correctly, so the shortest text of extra_float_digits yields the same bits.
 
-    A float4 is read as one and then widened: its text has only the digits that tell float4 values apart.
+    A float4 is parsed as one and then widened: its text has only the digits that distinguish float4 values.
     """
     offsets, out, _ = _gathered(buffer, starts, lengths)
     marks = np.where(lengths < 0, np.uint8(NULL), np.uint8(KEPT))
@@ -116,7 +116,7 @@ def _floats(buffer: Any, starts: Any, lengths: Any, upstream: UpstreamType, lake
 
 
 def exact_floats(values: pa.Array, cast: pa.Array) -> Decoded:
-    """The narrower floats where they are the same numbers, NULL elsewhere (a column that grew to double upstream)."""
+    """The narrower floats if they are the same numbers, NULL otherwise (the column was widened to double upstream)."""
     wide = values.fill_null(0.0).to_numpy(zero_copy_only=False)
     back = cast.fill_null(0.0).to_numpy(zero_copy_only=False).astype(np.float64)
     bad = ~((wide == back) | (np.isnan(wide) & np.isnan(back)))

@@ -1,6 +1,7 @@
 """The lake's types: as users write them, as Arrow has them, and which of them holds an upstream's type.
 
-Lake types are Spark DDL in capitals: `INT`, `DECIMAL(10,2)`, `ARRAY<STRING>`. `docs/types.md` is the page for users.
+Lake types are Spark DDL in upper case: `INT`, `DECIMAL(10,2)`, `ARRAY<STRING>`. `docs/types.md` documents them for
+users.
 """
 
 from __future__ import annotations
@@ -60,17 +61,17 @@ _DECIMAL = re.compile(r"DECIMAL\((\d+),(\d+)\)")
 
 
 def lake_type(upstream: UpstreamType) -> str:
-    """The lake type that an upstream type has by default."""
+    """The default lake type of an upstream type."""
     return dialect_of(upstream).lake_type(upstream)
 
 
 def resolve_type(upstream: UpstreamType, declared: str) -> str:
-    """A declared lake type with nothing left open: a bare DECIMAL takes the upstream's own precision and scale."""
+    """A fully specified lake type: a bare DECIMAL takes the upstream's own precision and scale."""
     return dialect_of(upstream).resolve_type(upstream, declared)
 
 
 def can_hold(upstream: UpstreamType, declared: str) -> bool:
-    """Whether a column may be declared so: every value fits, or (a number without a usable size) may fit."""
+    """Whether a column may be declared so: every value fits, or (for a number without a usable size) may fit."""
     return dialect_of(upstream).can_hold(upstream, declared)
 
 
@@ -109,7 +110,7 @@ def arrow_type(lake: str) -> pa.DataType:
 
 
 def arrow_schema(columns: Sequence[Column]) -> pa.Schema:
-    """The relation's columns in Arrow. All may be NULL: a value that cannot be kept is, whatever the upstream says."""
+    """The relation's columns in Arrow. All are nullable: an unrepresentable value is NULL even if declared NOT NULL."""
     return pa.schema([pa.field(c.name, arrow_type(c.lake_type)) for c in columns])
 
 

@@ -29,10 +29,10 @@ DEFAULTS = {
 
 
 class EmbeddedPostgres(ServerProcess):
-    """A server of its own in a temporary directory, on a free loopback port, user `postgres`.
+    """A PostgreSQL server in a temporary directory, on a free loopback port, user `postgres`.
 
-    `version` 16 or 18, or another one whose programs are in `binaries`. `crash()` is an immediate shutdown. `settings`
-    are added to postgresql.conf.
+    `version` is 16 or 18, or another one whose programs are in `binaries`. `crash()` is an immediate shutdown.
+    `settings` are added to postgresql.conf.
     """
 
     name = "PostgreSQL"
@@ -59,7 +59,7 @@ class EmbeddedPostgres(ServerProcess):
         try:
             if self._account and not reachable(self.bin):
                 shutil.copytree(self.bin.parent, self.root / "install", symlinks=True)
-                libraries = self.bin.parents[1].with_suffix(".libs")  # of a wheel
+                libraries = self.bin.parents[1].with_suffix(".libs")  # from a wheel
                 if libraries.is_dir():
                     shutil.copytree(libraries, self.root / f"{self.bin.parents[1].name}.libs")
                 self.bin = self.root / "install" / "bin"
@@ -85,7 +85,7 @@ class EmbeddedPostgres(ServerProcess):
         return psycopg.connect(self.dsn(database), autocommit=True, **options)
 
     def execute(self, statement: str, database: str | None = None) -> list[tuple[Any, ...]]:
-        """Runs a statement on a connection of its own; returns its rows."""
+        """Runs a statement on a new connection; returns its rows."""
         with self.connect(database) as connection:
             cursor = connection.execute(statement)
             return list(cursor.fetchall()) if cursor.description else []

@@ -1,4 +1,4 @@
-"""What every embedded server needs of the machine: a free port, and an account that is not root."""
+"""What every embedded server needs from the machine: a free port, and an account other than root."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from headwater.errors import MachineError
 
 
 def account(*names: str) -> pwd.struct_passwd | None:
-    """The account that runs a server when we are root, who may not; None when we are somebody else."""
+    """The account to run a server under if we are root, which is not allowed to; None otherwise."""
     if os.geteuid() != 0:
         return None
     for name in (*names, "nobody"):
@@ -28,19 +28,19 @@ def account(*names: str) -> pwd.struct_passwd | None:
 
 
 def reachable(path: Path) -> bool:
-    """Every folder above can be entered by any account (a home directory of root often cannot)."""
+    """Whether any account can enter every parent directory (root's home directory often blocks others)."""
     return all(p.stat().st_mode & 0o001 for p in path.parents)
 
 
 def free_port() -> int:
-    """A loopback port that nobody listens on now."""
+    """A free loopback port."""
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
         return int(s.getsockname()[1])
 
 
 def link_tree(source: Path, target: Path) -> None:
-    """The same files in another folder, without their bytes where the file system allows it."""
+    """The same files in another directory, as hard links where the file system allows it."""
     shutil.copytree(source, target, symlinks=True, copy_function=_link)
 
 

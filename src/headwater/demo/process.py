@@ -1,4 +1,4 @@
-"""A database server as a process of its own, in a temporary directory, that can be crashed and started again."""
+"""A database server as its own process, in a temporary directory; it can be crashed and restarted."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from headwater.errors import MachineError
 
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 30.0
-PASSWORD = secrets.token_hex(12)  # of this process: any user of the machine reaches a loopback port
+PASSWORD = secrets.token_hex(12)  # one per process: any user of the machine can reach a loopback port
 
 
 class ServerProcess(ABC):
-    """The life of a server. Use as a context manager, or call `stop()`; `start()` after a `crash()` recovers."""
+    """The lifecycle of a server. Use as a context manager, or call `stop()`; `start()` after a `crash()` recovers."""
 
     name: ClassVar[str]
     host = "127.0.0.1"
     ends: ClassVar[signal.Signals]  # a clean shutdown
-    crashes: ClassVar[signal.Signals]  # as after a power cut
-    leaves: ClassVar[signal.Signals]  # the quickest end that leaves nothing behind but files
+    crashes: ClassVar[signal.Signals]  # like a power cut
+    leaves: ClassVar[signal.Signals]  # the fastest end, which leaves nothing behind but files
 
     def __init__(self, accounts: tuple[str, ...]) -> None:
         self.root = Path(tempfile.mkdtemp(prefix=f"headwater-{self.name.lower()}-"))
@@ -38,11 +38,11 @@ class ServerProcess(ABC):
 
     @abstractmethod
     def command(self) -> list[str]:
-        """What runs the server."""
+        """The command that runs the server."""
 
     @abstractmethod
     def answer(self) -> None:
-        """Raises while the server accepts no connections."""
+        """Raises while the server does not accept connections."""
 
     def start(self) -> None:
         """Starts the server and waits until it accepts connections."""
@@ -67,12 +67,12 @@ class ServerProcess(ABC):
                 time.sleep(0.05)
 
     def stop(self) -> None:
-        """Ends the server and removes its files."""
+        """Stops the server and removes its files."""
         self.end(self.leaves)
         shutil.rmtree(self.root, ignore_errors=True)
 
     def end(self, sig: signal.Signals) -> None:
-        """Sends a signal and waits for the end; what does not end is killed."""
+        """Sends a signal and waits for the process to end; kills it if it does not."""
         process, self._process = self._process, None
         if process is None or process.poll() is not None:
             return
@@ -83,10 +83,10 @@ class ServerProcess(ABC):
             process.kill()
             process.wait(STOP_TIMEOUT_S)
 
-    # Hooks for tests: the demo itself starts its servers once and stops them at its end.
+    # Hooks for tests: the demo itself starts its servers once and stops them at the end.
 
     def crash(self) -> None:
-        """Ends it as a power cut would: what was not flushed is lost."""
+        """Ends it like a power cut: unflushed data is lost."""
         self.end(self.crashes)
 
     def restart(self) -> None:
@@ -95,13 +95,13 @@ class ServerProcess(ABC):
         self.start()
 
     def as_account(self) -> dict[str, Any]:
-        """Servers refuse to run as root, so root starts them as an unprivileged account."""
+        """Arguments that make root start a server as an unprivileged account: servers refuse to run as root."""
         if not self._account:
             return {"cwd": self.root}
         return {"user": self._account.pw_uid, "group": self._account.pw_gid, "cwd": self.root}
 
     def failed(self, what: str, log: bytes) -> MachineError:
-        """The error for a server that does not run, with the end of what it said."""
+        """The error for a server that does not run, with the end of its output."""
         tail = log.decode(errors="replace")[-2000:]
         return MachineError("demo.server", f"the embedded {self.name} {what}:\n{tail}")
 

@@ -1,4 +1,4 @@
-"""A server of the MySQL family without Docker or root: what MariaDB and MySQL have in common."""
+"""A server of the MySQL family without Docker or root: the parts that MariaDB and MySQL share."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from typing import Any, ClassVar
 from headwater.demo.machine import free_port, link_tree, reachable
 from headwater.demo.process import PASSWORD, ServerProcess
 
-LASTING = ("innodb_page_size", "innodb_data_file_path", "lower_case_table_names")  # what a data directory is made with
+# the settings a data directory is initialized with
+LASTING = ("innodb_page_size", "innodb_data_file_path", "lower_case_table_names")
 
 Settings = dict[str, str | None]  # None: a bare flag such as skip_log_bin
 _templates: dict[tuple[Any, ...], Path] = {}
@@ -71,11 +72,11 @@ class EmbeddedServer(ServerProcess):
     @classmethod
     @abstractmethod
     def find(cls) -> Path:
-        """The folder of the installed server; an error that names the command when it was not set up."""
+        """The directory of the installed server; if it is missing, the error names the command to install it."""
 
     @abstractmethod
     def program(self) -> list[str]:
-        """What runs the server."""
+        """The command that runs the server."""
 
     @abstractmethod
     def places(self) -> dict[str, Path]:
@@ -83,7 +84,7 @@ class EmbeddedServer(ServerProcess):
 
     @abstractmethod
     def initialise(self) -> None:
-        """Fills the data directory and makes the user."""
+        """Initializes the data directory and creates the user."""
 
     def connect(self, database: str | None = None, **options: Any) -> Any:
         """A PyMySQL connection in autocommit mode."""
@@ -93,7 +94,7 @@ class EmbeddedServer(ServerProcess):
         return pymysql.connect(host=self.host, port=self.port, **{"autocommit": True, **account, **options})
 
     def execute(self, statement: str, database: str | None = None) -> list[tuple[Any, ...]]:
-        """Runs a statement on a connection of its own; returns its rows."""
+        """Runs a statement on a new connection; returns its rows."""
         with self.connect(database) as connection, connection.cursor() as cursor:
             cursor.execute(statement)
             return list(cursor.fetchall())
@@ -108,20 +109,20 @@ class EmbeddedServer(ServerProcess):
         return [*self.program(), f"--defaults-file={self.root / 'my.cnf'}", *given, *options]
 
     def run(self, *options: str, input: str = "") -> None:
-        """Runs the server to its end, for what it does before it serves."""
+        """Runs the server until it exits, for work it does before it serves."""
         command = self.command(*options)
         done = subprocess.run(command, input=input.encode(), capture_output=True, check=False, **self.as_account())
         if done.returncode:
             raise self.failed("could not be initialised", done.stdout + done.stderr)
 
     def _fill(self) -> None:
-        """A data directory: the first of its kind in this process is initialised, others are copies of that."""
+        """Creates a data directory: the first of its kind in this process is initialized, others are copies of it."""
         kind = (self.find(), *(self.settings.get(name) for name in LASTING))
         if kind not in _templates:
             self.data.mkdir()
             self._own(self.data)
             self.initialise()
-            (self.data / "auto.cnf").unlink(missing_ok=True)  # MySQL's identity, of which each server makes its own
+            (self.data / "auto.cnf").unlink(missing_ok=True)  # MySQL's identity, which each server generates for itself
             _templates[kind] = Path(tempfile.mkdtemp(prefix=f"headwater-{self.name}-template-"))
             atexit.register(shutil.rmtree, _templates[kind], ignore_errors=True)
             _copy(self.data, _templates[kind] / "data")
@@ -133,14 +134,14 @@ class EmbeddedServer(ServerProcess):
             "bind_address": self.host,
             "port": str(self.port),
             "socket": str(self.root / "sock"),
-            "tmpdir": str(self.root / "tmp"),  # servers that share one can remove each other's temporary tables
+            "tmpdir": str(self.root / "tmp"),  # servers that share a tmpdir can remove each other's temporary tables
             "pid_file": str(self.root / "pid"),
         }
         lines = [k if v is None else f"{k} = {v}" for k, v in {**self.settings, **places}.items()]
         return "\n".join(["[mysqld]", *lines, ""])
 
     def write(self, name: str, text: str) -> Path:
-        """A file that the server may read."""
+        """Writes a file that the server may read."""
         path = self.root / name
         path.write_text(text)
         self._own(path)
@@ -152,5 +153,5 @@ class EmbeddedServer(ServerProcess):
 
 
 def _copy(source: Path, target: Path) -> None:
-    """The same files with the same owners."""
+    """Copies the files with their owners."""
     subprocess.run(["cp", "-a", "--sparse=always", str(source), str(target)], check=True)

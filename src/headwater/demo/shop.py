@@ -1,4 +1,4 @@
-"""A small shop: five tables, about 300,000 rows, and business that never stops. The same in every database."""
+"""A small shop: five tables, about 300,000 rows, and a business that never stops. The same in every database."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PRODUCTS = 1_000
 ORDERS = 80_000
 ACCOUNTS = 1_000
 OPENING_BALANCE = 1_000
-TOTAL_BALANCE = ACCOUNTS * OPENING_BALANCE  # transfers move money, none appears or disappears
+TOTAL_BALANCE = ACCOUNTS * OPENING_BALANCE  # transfers move money; none appears or disappears
 RATE = 150  # transactions per second of the business
 TABLES = ("customers", "products", "orders", "order_items", "accounts")
 
@@ -26,26 +26,26 @@ class Till(Protocol):
 
 
 class Shop(Protocol):
-    """The shop in one kind of database, whose server is its own."""
+    """The shop in one kind of database, with its own server."""
 
-    kind: str  # of database, as people call it
-    address: str  # for the database's own client
+    kind: str  # the database, as people call it
+    address: str  # a command for the database's own client
 
     def create(self) -> int:
-        """Fills the shop; returns how many rows it has."""
+        """Fills the shop; returns its number of rows."""
 
     def execute(self, statement: str) -> list[tuple[Any, ...]]:
-        """Runs a statement on a session of its own."""
+        """Runs a statement on a new session."""
 
     def till(self) -> AbstractContextManager[Till]:
         """A session."""
 
     def definitions(self, connection: str = "shop") -> str:
-        """The statements that bring the shop into the lake."""
+        """The statements that copy the shop into the lake."""
 
 
 def definitions(server: Any, type: str, schema: str, connection: str) -> str:
-    """The statements that bring a shop into the lake."""
+    """The statements that copy a shop into the lake."""
     tables = "\n".join(
         f"CREATE TABLE {table} FROM CONNECTION {connection} TABLE '{schema}.{table}' "
         f"WITH (backfill.rows_per_span = '50000');"
@@ -59,9 +59,9 @@ def definitions(server: Any, type: str, schema: str, connection: str) -> str:
 
 
 class Business:
-    """The shop's day: orders are placed, changed and cancelled, money moves between accounts, all the time.
+    """The shop's business: orders are placed, changed and cancelled, money moves between accounts, all the time.
 
-    Use as a context manager. `transactions` counts what was committed; an error ends the block with it.
+    Use as a context manager. `transactions` counts the commits; an error is raised at the end of the block.
     """
 
     def __init__(self, shop: Shop, *, rate: float = RATE, seed: int = 1) -> None:

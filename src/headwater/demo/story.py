@@ -34,7 +34,7 @@ GROUP BY p.category ORDER BY revenue DESC
 
 
 class Stage(Protocol):
-    """Where the story is shown."""
+    """Where the demo is shown."""
 
     def say(self, text: str) -> None: ...
 
@@ -47,7 +47,7 @@ class Stage(Protocol):
 
 @contextlib.contextmanager
 def open_shop(source: str) -> Iterator[shop.Shop]:
-    """A server of its own of this kind, with room for a shop."""
+    """A server of this kind, with room for a shop."""
     if source == "mysql":
         from headwater.demo.mariadb import EmbeddedMariaDB
         from headwater.demo.shop_mariadb import MariaDBShop
@@ -63,18 +63,18 @@ def open_shop(source: str) -> Iterator[shop.Shop]:
 
 
 def tell(stage: Stage, *, source: str = "postgres", home: Path | None = None, keep: bool = False) -> None:
-    """The whole story; it ends by itself, or with `keep` when the user ends it. Its home is left only if kept."""
+    """Runs the whole demo; with `keep` until the user ends it. Its home is removed unless kept."""
     from headwater.facade import open_home
 
     started = time.monotonic()
     with _ends_cleanly(), _home(home, keep) as directory, open_shop(source) as server:
-        stage.say(f"A {server.kind} of its own, with a small shop in it")
+        stage.say(f"A {server.kind} server with a small shop in it")
         rows = server.create()
-        stage.done(f"{len(shop.TABLES)} tables, {rows:,} rows; orders and transfers go on from now on")
+        stage.done(f"{len(shop.TABLES)} tables, {rows:,} rows; orders and transfers keep coming from now on")
         with shop.Business(server) as business, open_home(directory) as hw, hw.running():
             _fill(stage, hw, server, business)
             fresh = _freshness(stage, hw, server)
-            stage.say("\nRevenue by category, asked of the lake while the shop goes on")
+            stage.say("\nRevenue by category, queried from the lake while the shop keeps writing")
             stage.result(hw.sql(QUERY)[-1])
             _invariant(stage, hw)
             compared = _verify(stage, hw, server)
@@ -89,7 +89,7 @@ def tell(stage: Stage, *, source: str = "postgres", home: Path | None = None, ke
 
 def _fill(stage: Stage, hw: Headwater, server: shop.Shop, business: shop.Business) -> None:
     statements = server.definitions()
-    stage.say("\nInto the lake with it (the shop does not stop for that)\n")
+    stage.say("\nCopying it into the lake (the shop does not stop)\n")
     stage.say(re.sub(r"password='[^']*'", "password='***'", statements))
     began, before = time.monotonic(), business.transactions
     hw.sql(statements)
@@ -113,7 +113,7 @@ def _fill(stage: Stage, hw: Headwater, server: shop.Shop, business: shop.Busines
 def _freshness(stage: Stage, hw: Headwater, server: shop.Shop) -> float:
     """Seconds from the return of COMMIT to the start of the first SELECT that sees the row: the median."""
     stage.say("\nFreshness: from COMMIT upstream to the SELECT that sees it")
-    _value(hw, "SELECT count(*) FROM customers")  # the first question starts Spark's engines
+    _value(hw, "SELECT count(*) FROM customers")  # the first query warms up Spark
     times = []
     for i in range(FRESHNESS_PROBES):
         customer = 900_000 + i
@@ -133,15 +133,15 @@ def _freshness(stage: Stage, hw: Headwater, server: shop.Shop) -> float:
 
 
 def _invariant(stage: Stage, hw: Headwater) -> None:
-    """Transfers go on all the time; a cut that held half of one would show another sum."""
+    """Transfers never stop; a cut with half a transfer would show another sum."""
     sums = {_value(hw, "SELECT sum(balance) FROM accounts") for _ in range(5)}
     if sums != {shop.TOTAL_BALANCE}:
         raise DataError("data.differs", f"the balances sum to {sorted(map(str, sums))}, not to {shop.TOTAL_BALANCE}")
-    stage.done(f"five looks at the balances during transfers: always {shop.TOTAL_BALANCE:,} in sum")
+    stage.done(f"five reads of the balances during transfers: the sum was always {shop.TOTAL_BALANCE:,}")
 
 
 def _verify(stage: Stage, hw: Headwater, server: shop.Shop) -> int:
-    stage.say(f"\nEvery row of every table against {server.kind}, at one cut, while both go on")
+    stage.say(f"\nEvery row of every table against {server.kind}, at one cut, while both keep running")
     found = hw.verify()
     for table in found:
         if not table.equal:
@@ -152,7 +152,7 @@ def _verify(stage: Stage, hw: Headwater, server: shop.Shop) -> int:
 
 def _stay(stage: Stage, hw: Headwater, server: shop.Shop) -> None:
     stage.say(
-        f"\nEverything goes on until Ctrl-C. In other terminals:\n"
+        f"\nEverything keeps running until Ctrl-C. In other terminals:\n"
         f"  headwater sql --home {hw.home}\n"
         f"  headwater verify --home {hw.home}\n"
         f"  {server.address}"
@@ -171,7 +171,7 @@ def _value(hw: Headwater, query: str) -> Any:
 
 @contextlib.contextmanager
 def _ends_cleanly() -> Iterator[None]:
-    """A SIGTERM ends the story like Ctrl-C, so that no server is left behind."""
+    """Makes SIGTERM end the demo like Ctrl-C, so that no server is left behind."""
 
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
@@ -189,7 +189,7 @@ def _ends_cleanly() -> Iterator[None]:
 @contextlib.contextmanager
 def _home(given: Path | None, keep: bool) -> Iterator[Path]:
     if given is not None and (given / "meta.db").exists():
-        raise MachineError("home.unusable", f"{given} is in use already", "Choose a new directory with --home DIR.")
+        raise MachineError("home.unusable", f"{given} is already in use", "Choose a new directory with --home DIR.")
     home = given or Path(tempfile.mkdtemp(prefix="headwater-demo-"))
     try:
         yield home

@@ -1,7 +1,7 @@
-"""Whose an error is, and when its work is tried again, for everything a server does. Whether it is, the error says.
+"""Where an error belongs and when its work is retried, for everything a server does. (The error says whether.)
 
-An error belongs to the table, the connection or the loop that met it. It is shown with it until the same work succeeds,
-and the work is tried again after a pause that doubles. Only a lost lease (`FencedError`) concerns the whole server.
+An error belongs to the table, connection or loop that raised it. It is shown there until the same work succeeds, and
+the work is retried after a pause that doubles. Only a lost lease (`FencedError`) affects the whole server.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from headwater.errors import FencedError, HeadwaterError, JobError, MachineError
 
 BACKOFF = Backoff(0.5, 60.0)
 
-# how Spark and Delta say that a file which the log names is not there
+# how Spark and Delta report that a file in the log is missing
 MISSING_FILE = ("FILE_NOT_EXIST", "DELTA_FILE_NOT_FOUND", "FileNotFoundException", "FILE_NOT_FOUND")
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Who:
-    """Whose work it is: a job of the server, for one table or one connection if it has their id."""
+    """The owner of work: a job of the server, for one table or connection if it has an id."""
 
     job: str
     table: int = 0
@@ -41,7 +41,7 @@ class Who:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """What somebody's work met last, and when it is tried again."""
+    """The last error of some work, and when the work is retried."""
 
     error: HeadwaterError
     wait_s: float
@@ -49,23 +49,23 @@ class Failure:
 
 
 class Failures:
-    """Who has failed and has not succeeded since. Safe in any thread."""
+    """Work that has failed and has not succeeded since. Thread-safe."""
 
     def __init__(self, counters: Counters, clock: Callable[[], float] = time.monotonic) -> None:
         self._counters = counters
         self._clock = clock
         self._lock = threading.Lock()
         self._known: dict[Who, Failure] = {}
-        self.ending = False  # what fails from now on fails because Spark is being ended: nobody is told
+        self.ending = False  # Spark is shutting down, so errors from now on are not reported
 
-    def resting(self, who: Who) -> bool:
-        """Whether it is too early to try again."""
+    def backing_off(self, who: Who) -> bool:
+        """Whether it is too early to retry."""
         failure = self._known.get(who)
         return failure is not None and self._clock() < failure.again_at
 
     def attempt(self, who: Who, work: Callable[[], T], otherwise: T) -> T:
-        """Does the work unless it rests; its error is kept here. Only a lost lease is raised."""
-        if self.resting(who):
+        """Does the work unless it is backing off, and records its error. Only a lost lease is raised."""
+        if self.backing_off(who):
             return otherwise
         try:
             result = work()
@@ -74,11 +74,11 @@ class Failures:
         except Exception as e:
             self.failed(who, e)
             return otherwise
-        self.worked(who)
+        self.succeeded(who)
         return result
 
     def failed(self, who: Who, error: Exception) -> Failure:
-        """Keeps the error, counts it, and says when to try again."""
+        """Records and counts the error; returns when to retry."""
         known = described(error)
         with self._lock:
             before = self._known.get(who)
@@ -94,26 +94,26 @@ class Failures:
         )
         return failure
 
-    def worked(self, who: Who) -> None:
-        """The work has succeeded: what it met before is over."""
+    def succeeded(self, who: Who) -> None:
+        """Clears the failure of work that has succeeded."""
         if who in self._known:
             with self._lock:
                 self._known.pop(who, None)
 
     def forget(self, *, table: int = 0, connection: int = 0) -> None:
-        """A table or a connection that is gone has no failures."""
+        """Clears the failures of a table or connection that is gone."""
         with self._lock:
             for who in [w for w in self._known if (w.table, w.connection) == (table, connection)]:
                 del self._known[who]
 
     def of(self, *, table: int = 0, connection: int = 0) -> list[tuple[str, HeadwaterError]]:
-        """(job, error) of one table or one connection, or without an id of the server's own loops."""
+        """(job, error) pairs of one table or connection; without an id, of the server's own loops."""
         with self._lock:
             return [(w.job, f.error) for w, f in self._known.items() if (w.table, w.connection) == (table, connection)]
 
 
 def described(error: Exception) -> HeadwaterError:
-    """Any error as one of ours: what it concerns, the way out, and whether trying again can help."""
+    """Any error as a HeadwaterError: with a code, a hint, and whether a retry can help."""
     if isinstance(error, HeadwaterError):
         return error
     text, first = str(error), _first_line(error)
@@ -121,11 +121,11 @@ def described(error: Exception) -> HeadwaterError:
         return MachineError(
             "home.disk_full",
             "no space left for the home",
-            "Free space on its disk; work continues by itself.",
+            "Free space on its disk; work continues automatically.",
             Retry.AUTO,
         )
     if "warehouse" in text and (any(mark in text for mark in MISSING_FILE) or "No such file" in text):
-        return base_damaged("a file of the base is missing: somebody removed it from outside")
+        return base_damaged("a file of the base is missing: it was removed by something else")
     if isinstance(error, sa.exc.DBAPIError | sa.exc.PendingRollbackError):
         return MachineError("meta.unreachable", f"meta does not answer: {first}", "Start its database.", Retry.AUTO)
     if isinstance(error, ConnectionError) or type(error).__module__.split(".")[0] in ("pyspark", "py4j"):
@@ -139,7 +139,7 @@ def described(error: Exception) -> HeadwaterError:
 
 
 def is_defect(error: Exception) -> bool:
-    """Whether nobody has foreseen the error: it is logged with where it came from."""
+    """Whether the error is unexpected, and so is logged with its traceback."""
     return not isinstance(error, HeadwaterError) and isinstance(described(error), JobError)
 
 

@@ -1,4 +1,4 @@
-"""Work on one table: what goes wrong with it stops that table, or is tried again, and concerns nobody else."""
+"""Work on one table: an error stops that table, or the work is retried; other tables are not affected."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from headwater.engine.failures import Who, described
 from headwater.engine.home import Home
 from headwater.errors import FencedError, HeadwaterError, Scope
 from headwater.meta import relations
-from headwater.meta.lease import Lease
 from headwater.model import TableState
+from headwater.ownership.lease import Leases
+from headwater.ownership.names import Name
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -20,16 +21,16 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """Does work for tables, one at a time or in any number of threads."""
+    """Does work for tables. Thread-safe."""
 
     home: Home
-    held: Lease
+    held: Leases
 
     def attempt(self, job: str, relation_id: int, work: Callable[[], T], otherwise: T) -> T:
-        """Does the work unless it rests after a failure.
+        """Does the work unless it is backing off after a failure.
 
-        An error that says so stops the table; any other is kept, shown, and the work is tried again later. A lost
-        lease is raised.
+        An error that requires it stops the table; any other is recorded and shown, and the work is retried later. A
+        lost lease is raised.
         """
 
         def guarded() -> T:
@@ -53,12 +54,12 @@ class Guard:
             return relations.get_or_none(c, relation_id) is None
 
     def stop(self, relation_id: int, error: HeadwaterError) -> None:
-        """Stops the table with the error, and only it.
+        """Stops this table, and only this one, with the error.
 
-        One that was dropped meanwhile is left alone, and so is one that has stopped already: the first error counts,
-        and with it stands how far the table is whole.
+        Does nothing if it was dropped meanwhile or has already stopped: the first error counts, because it tells up to
+        where the table is intact.
         """
-        with self.home.meta.owned(self.held) as c:
+        with self.home.meta.owned(self.held.of(Name.relation(relation_id))) as c:
             relation = relations.get_or_none(c, relation_id)
             if relation is None or relation.state is TableState.FAILED:
                 return

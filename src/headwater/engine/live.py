@@ -1,4 +1,4 @@
-"""What a process knows of a home beyond meta: its counters, what fails in it, and its server while one runs."""
+"""A process's own state of a home, which is not in meta: counters, failures, queries, and its server if one runs."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ class Lag:
 
 
 class Serving(Protocol):
-    """What a running server can say that meta does not hold. Asking is cheap: nothing here asks an upstream."""
+    """What a running server knows that is not in meta. Calls are cheap: none of them contacts an upstream."""
 
     @property
     def pid(self) -> int: ...
 
     def waiting_for(self, relation_id: int) -> str:
-        """What a table waits for, in words."""
+        """What a table is waiting for, as text."""
         ...
 
     def preparing(self, connection_id: int) -> str:
-        """What the first contact with a connection's upstream waits for, in words."""
+        """What preparing a connection is waiting for, as text."""
         ...
 
     def rate(self, relation_id: int) -> float:
@@ -38,19 +38,27 @@ class Serving(Protocol):
         ...
 
     def lag(self, connection_id: int, position: str) -> Lag | None:
-        """How far a changelog that reached `position` is behind; None while nobody knows."""
+        """How far a changelog that reached `position` is behind; None while unknown."""
         ...
 
     def log_end(self, connection_id: int) -> LogEnd | None:
-        """Where the upstream's log ended when it was last asked."""
+        """The end of the upstream's log when it was last queried."""
         ...
 
     def overlay(self, relation_id: int) -> int | None:
-        """Changes that no fold has taken into the base, when folds last looked; None before that."""
+        """Changes that are not folded into the base, as of the last check; None before the first."""
+        ...
+
+    def ahead_bytes(self, connection_id: int) -> int | None:
+        """Size of the changes that are not in any base, as of the last check; None before the first."""
+        ...
+
+    def holds_back(self, connection_id: int) -> bool:
+        """Whether the connection's capture is paused because its changelog is too far ahead."""
         ...
 
     def processes(self) -> dict[str, list[int]]:
-        """The processes of the server by what they do, itself included."""
+        """The server's processes by role, including itself."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""What the facade gives back: values that a screen, a wire and a program can use alike."""
+"""The facade's return values, for screens, the wire and programs."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Behind:
-    """How far what was read from a connection's tables is behind its upstream, and why.
+    """How far a result from a connection's tables is behind its upstream, and why.
 
-    `reason` is the code of the connection's error, or words. While nobody can ask the upstream, `seconds` is how long
-    the changelog has not moved.
+    `reason` is the code of the connection's error, or text. While the upstream is unreachable, `seconds` is how long
+    the changelog has not grown.
     """
 
     connection: str
@@ -37,11 +37,11 @@ def age(seconds: float) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What one statement gave: rows (a query, SHOW, …) or a message (a definition).
+    """The result of one statement: rows (a query, SHOW, …) or a message (a definition).
 
-    `types` are Spark DDL types, one per column. `warnings` are for people: what the rows do not hold yet. `behind` has
-    each connection that the statement read and that is not fresh.
-    `statement` is the statement's text, for programs that sent several; it never holds a password.
+    `types` are Spark DDL types, one per column. `warnings`, for people, say what the rows do not contain yet. `behind`
+    lists the connections that the statement read and that are not fresh. `statement` is the statement's text, for
+    programs that sent several; it never contains a password.
     """
 
     columns: tuple[str, ...] = ()
@@ -79,13 +79,13 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class TableStatus:
-    """Where one table stands.
+    """The status of one table.
 
-    `covered` is the share (0 to 1) of its spans that a reader sees. `rows_estimate` (rows in all) and `left_s` (how
-    long scanning goes on) are estimates. `position` is the cut at which it is read now. `lag_s` and `lag_bytes` say
-    how far its connection is behind the upstream; None while nobody knows. `waiting_for` says in words what it waits
-    for, `note` what is as the user wanted it and still worth knowing; `error` why it stopped, `hint` the way out,
-    `retry` whether it is tried again (`auto`, `after fix`, `never`). `overlay` = changes that are not in the base.
+    `covered` is the share (0 to 1) of its spans that readers see. `rows_estimate` (total rows) and `left_s` (remaining
+    scan time) are estimates. `position` is the cut at which it is read now. `lag_s` and `lag_bytes`: how far its
+    connection is behind the upstream, None while unknown. `waiting_for`: what it is waiting for, as text. `note`: not
+    an error, but worth knowing. `error`: why it stopped; `hint`: the fix; `retry`: `auto`, `after fix` or `never`.
+    `overlay`: the number of changes that are not in the base.
     """
 
     name: str
@@ -113,11 +113,11 @@ class TableStatus:
 
 @dataclass(frozen=True, slots=True)
 class ConnectionStatus:
-    """Where one connection stands.
+    """The status of one connection.
 
-    The upstream keeps `slot_bytes` of log for us, at most `slot_limit_bytes` (None: no limit, or unknown). `lag_s` is
-    how long the upstream has been known to be ahead; while nobody can ask it, how long the changelog has not moved.
-    `note` says what may surprise though everything works.
+    The upstream retains `slot_bytes` of log for us, at most `slot_limit_bytes` (None: no limit, or unknown). `lag_s` is
+    how long the upstream has been ahead; while it is unreachable, how long the changelog has not grown. `note`: not an
+    error, but may surprise.
     """
 
     name: str
@@ -138,7 +138,7 @@ class ConnectionStatus:
 
 @dataclass(frozen=True, slots=True)
 class JobStatus:
-    """A job of the server that fails at present and is tried again; it belongs to no table and no connection."""
+    """A job of the server that is failing and being retried; it belongs to no table or connection."""
 
     name: str
     code: str = ""
@@ -150,9 +150,9 @@ class JobStatus:
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """Where a home stands: its server (None: nothing runs), its newest epoch, its connections and tables.
+    """The status of a home: its server (`server_pid` is None if none runs), newest epoch, connections and tables.
 
-    `jobs` are those of the server's own jobs that fail at present.
+    `jobs` are the server's own jobs that are failing.
     """
 
     home: str
@@ -168,7 +168,7 @@ class Status:
 
     @classmethod
     def of(cls, value: dict[str, Any]) -> Self:
-        """The status that `as_dict` gave."""
+        """The inverse of `as_dict`."""
         connections = tuple(_read(ConnectionStatus, c) for c in value.get("connections", ()))
         tables = tuple(_read(TableStatus, t) for t in value.get("tables", ()))
         jobs = tuple(_read(JobStatus, j) for j in value.get("jobs", ()))
@@ -177,11 +177,11 @@ class Status:
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """What comparing one table with its upstream at one cut gave.
+    """The result of comparing one table with its upstream at one cut.
 
     `missing` are keys that only the upstream has, `extra` keys that only the lake has, `different` keys whose rows
-    differ; each at most a handful, as text, while `differences` counts them all. `skipped` says why there was nothing
-    to compare; `error` (with its code and hint) why it could not be compared.
+    differ: a few of each, as text; `differences` counts them all. `skipped` says why there was nothing to compare;
+    `error` (with its code and hint) why the comparison failed.
     """
 
     table: str
@@ -205,7 +205,7 @@ class Verified:
 
     @classmethod
     def of(cls, value: dict[str, Any]) -> Self:
-        """The value that `as_dict` gave."""
+        """The inverse of `as_dict`."""
         return _read(cls, {k: tuple(v) if isinstance(v, list) else v for k, v in value.items()})
 
 

@@ -1,4 +1,4 @@
-"""What the changelog holds of a relation: how many changes, where they stand, how they are written, since when."""
+"""A relation's changes in the changelog: how many, where they are, how they are written, since when."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from headwater.model import Part, RelationInfo, SchemaVersion
 
 
 def count(c: Connection, relation: RelationInfo, after: int, upto: int) -> int:
-    """About how many changes lie in (after, upto]; 0 means certainly none."""
+    """About how many changes are in (after, upto]; 0 means certainly none."""
     return segments.count_changes(c, relation.origin.connection_id, relation.origin.upstream_id, after, upto)
 
 
@@ -24,7 +24,7 @@ def pieces(c: Connection, relation: RelationInfo, after: int, upto: int) -> list
 
 
 def first_kept(c: Connection, relation: RelationInfo) -> int:
-    """The first index that is still there; what lies before it has been removed."""
+    """The first index that still exists; everything before it has been removed."""
     return segments.first_kept(c, relation.origin.connection_id)
 
 
@@ -34,6 +34,6 @@ def schemas(c: Connection, relation: RelationInfo) -> list[SchemaVersion]:
 
 
 def schemas_in_use(c: Connection, relation: RelationInfo, newer_than: int) -> list[SchemaVersion]:
-    """The schema versions above an id under which something that concerns the relation is written."""
+    """The schema versions above an id that changes of the relation are written in."""
     origin = relation.origin
     return segments.schemas_in_use(c, origin.connection_id, origin.upstream_id, origin.begin_index, newer_than)

@@ -10,8 +10,10 @@ from sqlalchemy.engine import Connection, Row
 
 from headwater.config import Secret
 from headwater.errors import DefinitionError, HeadwaterError
-from headwater.meta.tables import connection, lease, part, retired_segment, schema_version, segment
+from headwater.meta.tables import connection, part, retired_segment, schema_version, segment
 from headwater.model import ConnectionInfo, ConnectionState
+from headwater.ownership import lease
+from headwater.ownership.names import Name
 
 
 def add(
@@ -29,7 +31,7 @@ def add(
 ) -> int:
     """Stores a new connection whose changelog is empty and begins after `position`; returns its id.
 
-    Without a position nothing upstream has been made yet: see `prepared`.
+    Without a position nothing has been created upstream yet: see `prepared`.
     """
     result = c.execute(
         sa.insert(connection).values(
@@ -54,7 +56,7 @@ def add(
 
 
 def prepared(c: Connection, id: int, *, identity: dict[str, str], position: str, txn: int, server_life: str) -> None:
-    """Records where the changelog begins: everything that commits after `position` will come."""
+    """Records where the changelog begins: everything that commits after `position` will arrive."""
     c.execute(
         sa.update(connection)
         .where(connection.c.id == id)
@@ -70,18 +72,18 @@ def prepared(c: Connection, id: int, *, identity: dict[str, str], position: str,
 
 
 def statement(c: Connection, id: int) -> str:
-    """The canonical text of the definition; it holds no secret."""
+    """The canonical text of the definition; it contains no secret."""
     return str(c.execute(sa.select(connection.c.statement).where(connection.c.id == id)).scalar_one())
 
 
 def set_secret(c: Connection, id: int, text: str | None) -> None:
-    """Changes the password reference; what was wrong with the old one is no longer true."""
+    """Changes the password reference, and clears errors of the old one."""
     c.execute(sa.update(connection).where(connection.c.id == id).values(secret=text))
     forget_errors(c, id)
 
 
 def forget_errors(c: Connection, id: int | None = None) -> None:
-    """What went wrong before is to be found again, or is mended: for one connection, or for all."""
+    """Clears errors, which are fixed or will be found again: of one connection, or of all."""
     wrong = connection.c.error.is_not(None)
     c.execute(
         sa.update(connection)
@@ -96,14 +98,14 @@ def position_at(c: Connection, id: int) -> float:
 
 
 def find(c: Connection, name: str) -> ConnectionInfo | None:
-    # SQLite's lower() knows ASCII only, so a name as it is written must be enough to find it
+    # SQLite's lower() handles only ASCII, so a name as written must be enough to find it
     same = sa.or_(connection.c.name == name, sa.func.lower(connection.c.name) == name.lower())
     row = c.execute(sa.select(connection).where(same)).first()
     return None if row is None else _info(row)
 
 
 def get(c: Connection, id: int) -> ConnectionInfo:
-    """The connection; an error that ends the job for it when it has been dropped meanwhile."""
+    """The connection; if it has been dropped meanwhile, an error that ends its job."""
     row = c.execute(sa.select(connection).where(connection.c.id == id)).first()
     if row is None:
         raise DefinitionError("name.unknown", f"connection number {id} was dropped", "Nothing needs to be done.")
@@ -121,7 +123,7 @@ def secret(c: Connection, id: int) -> Secret | None:
 
 
 def server_life(c: Connection, id: int) -> str:
-    """Which life of the upstream server the capture last read from (its postmaster's start and timeline)."""
+    """The life of the upstream server that the capture last read from (its postmaster's start and timeline)."""
     return str(c.execute(sa.select(connection.c.server_life).where(connection.c.id == id)).scalar())
 
 
@@ -142,7 +144,7 @@ def set_state(c: Connection, id: int, state: ConnectionState, error: HeadwaterEr
 
 
 def advance(c: Connection, id: int, position: str) -> None:
-    """Idle progress: everything up to `position` is published. The caller has checked its fence."""
+    """Records idle progress: everything up to `position` is published. The caller has checked its fence."""
     c.execute(
         sa.update(connection)
         .where(connection.c.id == id)
@@ -154,7 +156,7 @@ def remove(c: Connection, id: int) -> None:
     for table in (segment, part, retired_segment, schema_version):
         c.execute(sa.delete(table).where(table.c.connection_id == id))
     c.execute(sa.delete(connection).where(connection.c.id == id))
-    c.execute(sa.delete(lease).where(lease.c.name == f"capture:{id}"))
+    lease.forget(c, Name.connection(id))
 
 
 def _info(r: Row[tuple[object, ...]]) -> ConnectionInfo:

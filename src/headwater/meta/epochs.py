@@ -12,7 +12,8 @@ from sqlalchemy.engine import Connection
 
 from headwater.config import PIN_S
 from headwater.meta.tables import cut, epoch, layout, pin
-from headwater.model import Cut, Epoch, Json, Layout
+from headwater.model import Cut, Epoch, Layout
+from headwater.stored import Json
 
 
 def publish(c: Connection, cuts: list[Cut], layouts: Mapping[int, Layout]) -> Epoch:
@@ -53,7 +54,7 @@ def recent(c: Connection, limit: int) -> list[Epoch]:
 
 
 def layout_at(c: Connection, relation_id: int, epoch_id: int) -> Layout | None:
-    """The layout of a relation as the epoch sees it; None before its first covered span."""
+    """The layout of a relation at the epoch; None before its first covered span."""
     body = c.execute(
         sa.select(layout.c.body)
         .where(layout.c.relation_id == relation_id, layout.c.epoch_id <= epoch_id)
@@ -64,7 +65,7 @@ def layout_at(c: Connection, relation_id: int, epoch_id: int) -> Layout | None:
 
 
 def layouts_at(c: Connection, epoch_id: int) -> dict[int, Layout]:
-    """The layout of every relation as the epoch sees it, by the relation's id, with one question for all."""
+    """The layout of every relation at the epoch, by the relation's id, in one query."""
     newest = (
         sa.select(layout.c.relation_id, sa.func.max(layout.c.epoch_id).label("epoch_id"))
         .where(layout.c.epoch_id <= epoch_id)
@@ -90,7 +91,7 @@ def needed_layouts(c: Connection, relation_id: int, oldest_epoch: int) -> list[L
 
 
 def base_versions(c: Connection, relation_id: int) -> set[int]:
-    """The versions of a base that an epoch which can still be read names."""
+    """The versions of a base that a readable epoch uses."""
     bodies = c.execute(sa.select(layout.c.body).where(layout.c.relation_id == relation_id)).scalars()
     return {Json.layout(body).base_version for body in bodies}
 
@@ -107,30 +108,30 @@ def release_pin(c: Connection, id: int) -> None:
 
 
 def oldest_pinned(c: Connection) -> int | None:
-    """The oldest epoch that a living pin protects; expired pins are forgotten."""
+    """The oldest epoch that a live pin protects; removes expired pins."""
     return min(pinned(c), default=None)
 
 
 def pinned(c: Connection) -> set[int]:
-    """The epochs that living pins protect; expired pins are forgotten."""
+    """The epochs that live pins protect; removes expired pins."""
     c.execute(sa.delete(pin).where(pin.c.expires_at < time.time()))
     return set(c.execute(sa.select(pin.c.epoch_id).distinct()).scalars())
 
 
 def pinned_by(c: Connection) -> list[tuple[int, str]]:
-    """(epoch, owner) of each living pin."""
+    """(epoch, owner) of each live pin."""
     rows = c.execute(sa.select(pin.c.epoch_id, pin.c.owner).where(pin.c.expires_at >= time.time()).order_by(pin.c.id))
     return [(int(r.epoch_id), str(r.owner)) for r in rows]
 
 
 def pins(c: Connection) -> tuple[int | None, int]:
-    """The oldest living pin, and the last one that was ever taken."""
+    """The oldest live pin, and the last one ever taken."""
     oldest, newest = c.execute(sa.select(sa.func.min(pin.c.id), sa.func.max(pin.c.id))).one()
     return oldest, int(newest or 0)
 
 
 def unread_since(c: Connection) -> float:
-    """The time before which no reader that still runs can have begun: what was retired before it may go."""
+    """The time before which no running reader can have started: what was retired before it can be removed."""
     oldest = oldest_pinned(c)
     if oldest is None:
         return time.time()
@@ -144,9 +145,9 @@ def oldest(c: Connection) -> int:
 
 
 def thin(c: Connection, before: float) -> int:
-    """Forgets epochs made before a time, except pinned ones and the newest, and layouts that only they used.
+    """Removes epochs created before a time, except pinned ones and the newest, and layouts that only they used.
 
-    Returns how many epochs went.
+    Returns the number of removed epochs.
     """
     newest_id = c.execute(sa.select(sa.func.max(epoch.c.id))).scalar()
     if newest_id is None:
@@ -160,7 +161,7 @@ def thin(c: Connection, before: float) -> int:
 
 
 def _thin_layouts(c: Connection) -> None:
-    """Removes layouts that no epoch that is left sees: a later one takes their place at or before the next epoch."""
+    """Removes layouts that no remaining epoch sees: a later one replaces them at or before the next epoch."""
     left = sorted(c.execute(sa.select(epoch.c.id)).scalars())
     rows = c.execute(sa.select(layout.c.relation_id, layout.c.epoch_id).order_by(*layout.primary_key)).all()
     for row, following in itertools.pairwise(rows):

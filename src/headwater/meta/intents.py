@@ -11,12 +11,13 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from headwater.meta.tables import intent
-from headwater.model import DataFile, Json, Span
+from headwater.model import DataFile, Span
+from headwater.stored import Json
 
 
 @dataclass(frozen=True, slots=True)
 class Cover:
-    """Adds the files of scanned spans; what an earlier scan of the spans `again` had brought goes first."""
+    """Adds the files of scanned spans; first removes what an earlier scan of the spans `again` had added."""
 
     kind: ClassVar[str] = "cover"
     spans: tuple[int, ...]
@@ -26,7 +27,7 @@ class Cover:
 
 @dataclass(frozen=True, slots=True)
 class Fold:
-    """Moves the overlay, as it is at an epoch, up to an index into the base; `spans` are those that it settles."""
+    """Folds the overlay, as of an epoch, up to an index into the base; `spans` are those that it settles."""
 
     kind: ClassVar[str] = "fold"
     index: int
@@ -36,7 +37,7 @@ class Fold:
 
 @dataclass(frozen=True, slots=True)
 class Upkeep:
-    """Commits without changing what the base holds; `checkpoint`: it may have left a torn one of a recorded version."""
+    """Commits without changing the base's rows; `checkpoint`: it may have left a torn one of a recorded version."""
 
     kind: ClassVar[str] = "upkeep"
     checkpoint: bool = False
@@ -47,7 +48,7 @@ Work = Cover | Fold | Upkeep
 
 @dataclass(frozen=True, slots=True)
 class Intent:
-    """A commit that has been decided, in a life of the storage (`Storage.life`)."""
+    """A commit that has been decided, in one life of the storage (`Storage.life`)."""
 
     id: int
     relation_id: int

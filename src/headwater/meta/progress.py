@@ -1,4 +1,4 @@
-"""How far backfills are, for all relations at once: summed by the database, so that many spans cost little."""
+"""The progress of backfills, for all relations at once: summed by the database, so that many spans cost little."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from headwater.meta.tables import notice, part, relation, run, span
 from headwater.model import SpanState
 
 UNKNOWN = -1
-BATCH = 500  # ranges per question: SQLite takes some thousand values
+BATCH = 500  # ranges per query: SQLite accepts a few thousand values
 READ = (SpanState.SCANNED, SpanState.COVERED, SpanState.SETTLED)
 COVERED = (SpanState.COVERED, SpanState.SETTLED)
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far one relation is: its spans by state, the rows that scans have read, and where its overlay begins."""
+    """The progress of one relation: its spans by state, the rows read by scans, and where its overlay begins."""
 
     counts: dict[SpanState, int] = field(default_factory=dict)
     rows: int = 0
@@ -42,7 +42,7 @@ class Progress:
 
     @property
     def share(self) -> float:
-        """How much of the relation is covered, from 0 to 1; 1 only when it is complete.
+        """The covered share of the relation, from 0 to 1; 1 only when it is complete.
 
         The span beyond the largest key is covered first and was seen empty, so it does not count.
         """
@@ -52,7 +52,7 @@ class Progress:
 
     @property
     def complete(self) -> bool:
-        """Every span of the whole plan is covered."""
+        """Whether every span of the whole plan is covered."""
         return self.planned and self.covered == self.total
 
 
@@ -91,7 +91,7 @@ class Range:
 
 
 def changes(c: Connection, ranges: Mapping[int, Range]) -> dict[int, int]:
-    """About how many changes lie in each range, as `segments.count_changes` says it; few questions for many ranges."""
+    """About how many changes are in each range, like `segments.count_changes`; few queries for many ranges."""
     wanted = [(id, r.connection_id, r.upstream_id, r.after, r.upto) for id, r in ranges.items() if r.upto > r.after]
     found = dict.fromkeys(ranges, 0)
     for begin in range(0, len(wanted), BATCH):
@@ -116,7 +116,7 @@ def _counted(wanted: list[tuple[int, int, int, int, int]]) -> sa.Select[int, int
 
 
 def notices(c: Connection, code: str | None = None) -> dict[int, int]:
-    """How often something was noted of each relation; of one kind, if its code is given."""
+    """The number of notices of each relation; of one kind, if its code is given."""
     q = sa.select(notice.c.relation_id, sa.func.sum(notice.c.count)).group_by(notice.c.relation_id)
     if code is not None:
         q = q.where(notice.c.code == code)
@@ -124,6 +124,6 @@ def notices(c: Connection, code: str | None = None) -> dict[int, int]:
 
 
 def runs(c: Connection) -> dict[int, tuple[int, int]]:
-    """How many runs each relation's overlay has, and their bytes."""
+    """The number of runs in each relation's overlay, and their bytes."""
     q = sa.select(run.c.relation_id, sa.func.count(), sa.func.sum(run.c.bytes)).where(run.c.retired_at.is_(None))
     return {id: (int(n), int(size)) for id, n, size in c.execute(q.group_by(run.c.relation_id))}

@@ -13,10 +13,11 @@ from sqlalchemy.engine import Connection, Row
 
 from headwater.errors import DefinitionError, HeadwaterError, base_damaged
 from headwater.meta.tables import intent, layout, notice, relation, run, span
-from headwater.model import Column, Control, Json, Notice, RelationInfo, TableOrigin, TableState
+from headwater.model import Column, Control, Notice, RelationInfo, TableOrigin, TableState
+from headwater.stored import Json
 
-BESIDE = "\x01"  # the name of a relation that is built beside another one begins with it; no user can write it
-UNWATCHED = "table.unwatched"  # the code of the notice on a table whose upstream could not be looked at
+BESIDE = "\x01"  # prefix of the name of a relation that is built next to another one; no user can write it
+UNWATCHED = "table.unwatched"  # the code of the notice for a table whose upstream could not be checked
 
 
 def add(
@@ -34,7 +35,7 @@ def add(
     block: int = 0,
     replaces: int = 0,
 ) -> int:
-    """Stores a new table; returns its id. The id is never used again, so neither is anything named by it."""
+    """Stores a new table; returns its id. The id is never reused, so neither is anything named after it."""
     result = c.execute(
         sa.insert(relation).values(
             name=name,
@@ -65,14 +66,14 @@ def add(
 
 
 def find(c: Connection, name: str) -> RelationInfo | None:
-    # SQLite's lower() knows ASCII only, so a name as it is written must be enough to find it
+    # SQLite's lower() handles only ASCII, so a name as written must be enough to find it
     same = sa.or_(relation.c.name == name, sa.func.lower(relation.c.name) == name.lower())
     row = c.execute(sa.select(relation).where(same)).first()
     return None if row is None else _info(row)
 
 
 def get(c: Connection, id: int) -> RelationInfo:
-    """The relation; an error that ends the job for it when it has been dropped meanwhile."""
+    """The relation; if it has been dropped meanwhile, an error that ends its job."""
     found = get_or_none(c, id)
     if found is None:
         raise DefinitionError("name.unknown", f"table number {id} was dropped", "Nothing needs to be done.")
@@ -92,12 +93,12 @@ def all(c: Connection, connection_id: int | None = None) -> list[RelationInfo]:
 
 
 def named(c: Connection) -> list[RelationInfo]:
-    """The relations that a user can name: without those that are being built to take another's place."""
+    """The relations that a user can name: without those being built to replace another."""
     return [r for r in all(c) if not r.replaces]
 
 
 def replacement(c: Connection, id: int) -> RelationInfo | None:
-    """The relation that is being built to take the place of another one."""
+    """The relation that is being built to replace another one."""
     row = c.execute(sa.select(relation).where(relation.c.replaces == id)).first()
     return None if row is None else _info(row)
 
@@ -116,18 +117,18 @@ def set_options(c: Connection, id: int, options: dict[str, str]) -> None:
 
 
 def next_block(c: Connection) -> int:
-    """A number for a block: ids only grow, and each block takes some."""
+    """A number for a block: ids only grow, and each block uses some."""
     return int(c.execute(sa.select(sa.func.coalesce(sa.func.max(relation.c.id), 0))).scalar_one()) + 1
 
 
 def open_if_complete(c: Connection, block: int) -> None:
-    """The relations of a block no longer wait for each other once each of them is complete."""
+    """Lets the relations of a block become readable once each of them is complete."""
     if block and builtins.all(r.state is TableState.LIVE for r in in_block(c, block)):
         c.execute(sa.update(relation).where(relation.c.block == block).values(block=0))
 
 
 def take_place(c: Connection, id: int) -> None:
-    """Removes the relation that another one replaces, and gives that its name."""
+    """Removes the relation that another one replaces, and gives that one its name."""
     new = get(c, id)
     old = get_or_none(c, new.replaces)
     name = new.name.removeprefix(BESIDE)
@@ -143,26 +144,26 @@ def statement(c: Connection, id: int) -> str:
 
 
 def set_state(c: Connection, id: int, state: TableState, error: HeadwaterError | None = None) -> None:
-    """Sets the state; with an error, when that came."""
-    told = None if error is None else json.dumps({**error.stored(), "at": f"{time.time():.3f}"})
-    c.execute(sa.update(relation).where(relation.c.id == id).values(state=state, error=told))
+    """Sets the state, and with an error its time."""
+    stored = None if error is None else json.dumps({**error.stored(), "at": f"{time.time():.3f}"})
+    c.execute(sa.update(relation).where(relation.c.id == id).values(state=state, error=stored))
 
 
 def set_stopped(c: Connection, id: int, index: int) -> None:
-    """A table that has stopped is in its base whole up to `index`, and needs no change after it."""
+    """Records that a stopped table is complete in its base up to `index`, and needs no change after it."""
     found = get_or_none(c, id)
     if found is not None and found.state is TableState.FAILED and found.error is not None:
-        told = json.dumps({**found.error, "stopped_at": str(index)})
-        c.execute(sa.update(relation).where(relation.c.id == id).values(error=told))
+        stored = json.dumps({**found.error, "stopped_at": str(index)})
+        c.execute(sa.update(relation).where(relation.c.id == id).values(error=stored))
 
 
 def counted_index(c: Connection, id: int) -> int:
-    """The index up to which the changes of a relation have been looked through for what is worth a notice."""
+    """The index up to which a relation's changes have been checked for notices."""
     return int(c.execute(sa.select(relation.c.counted_index).where(relation.c.id == id)).scalar() or 0)
 
 
 def count_to(c: Connection, id: int, before: int, index: int) -> bool:
-    """Moves the counted index on; False if somebody else has moved it since it was `before`."""
+    """Advances the counted index; False if somebody else has moved it since it was `before`."""
     where = sa.and_(relation.c.id == id, relation.c.counted_index == before)
     return bool(c.execute(sa.update(relation).where(where).values(counted_index=index)).rowcount)
 
@@ -176,12 +177,12 @@ def set_fingerprint(c: Connection, id: int, fingerprint: str) -> None:
 
 
 def fingerprint(c: Connection, id: int) -> str:
-    """The last look at the upstream table that was accepted, as its source stores it; empty: there was none."""
+    """The last accepted look at the upstream table, as its source stores it; empty: there was none."""
     return str(c.execute(sa.select(relation.c.fingerprint).where(relation.c.id == id)).scalar_one())
 
 
 def set_base_version(c: Connection, id: int, version: int) -> None:
-    """Records a version of the base; never one before the recorded one, whose spans hold more than it does."""
+    """Records a version of the base; never an earlier one than recorded, whose spans hold more."""
     where = sa.and_(relation.c.id == id, relation.c.base_version <= version)
     changed = c.execute(sa.update(relation).where(where).values(base_version=version)).rowcount
     if not changed:
@@ -203,7 +204,7 @@ def set_planned(c: Connection, id: int, planned: bool) -> None:
 
 
 def set_rows_estimate(c: Connection, id: int, rows: int) -> None:
-    """What the upstream believed the table to hold when planning began; -1: it does not know."""
+    """Records the upstream's row estimate when planning began; -1: unknown."""
     c.execute(sa.update(relation).where(relation.c.id == id).values(rows_estimate=rows))
 
 
@@ -230,14 +231,14 @@ def note(c: Connection, relation_id: int, code: str, text: str, count: int = 1) 
 
 
 def set_note(c: Connection, relation_id: int, code: str, text: str) -> None:
-    """Lets one notice of this code stand for a relation; empty: none."""
+    """Sets a relation's one notice of this code; empty: none."""
     c.execute(sa.delete(notice).where(notice.c.relation_id == relation_id, notice.c.code == code))
     if text:
         note(c, relation_id, code, text)
 
 
 def noted(c: Connection, code: str) -> dict[int, str]:
-    """The notice of a code that stands for each relation that has one."""
+    """The current notice of a code, for each relation that has one."""
     rows = c.execute(sa.select(notice.c.relation_id, notice.c.text).where(notice.c.code == code))
     return {id: str(text) for id, text in rows}
 
@@ -249,7 +250,7 @@ def notices(c: Connection, relation_id: int) -> list[Notice]:
 
 @lru_cache(maxsize=1024)
 def _columns(text: str) -> tuple[Column, ...]:
-    """A table's columns, which do not change: every look at every table would read them out of their text again."""
+    """A table's columns, cached because they do not change: parsing them at every read of every table is slow."""
     return Json.columns(text)
 
 
@@ -268,4 +269,5 @@ def _info(r: Row[tuple[object, ...]]) -> RelationInfo:
         control=Control(r.control),
         block=r.block,
         replaces=r.replaces,
+        schema_version=r.schema_version,
     )

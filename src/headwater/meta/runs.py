@@ -22,6 +22,8 @@ def add(
     rows: int,
     bytes: int,
     missing: bool,
+    schema_version: int,
+    base_index: int,
     truncate_index: int = 0,
     replaces: Sequence[int] = (),
 ) -> int:
@@ -36,6 +38,8 @@ def add(
             bytes=bytes,
             missing=int(missing),
             truncate_index=truncate_index,
+            schema_version=schema_version,
+            base_index=base_index,
             created_at=time.time(),
         )
     )
@@ -73,18 +77,32 @@ def retire_folded(c: Connection, relation_id: int, upto: int) -> None:
 
 
 def remove_retired(c: Connection, before: float) -> list[str]:
-    """Forgets runs retired before a time (no reader is older than that); returns their files."""
+    """Removes runs retired before a time (no reader is older); returns their files."""
     rows = c.execute(sa.select(run.c.id, run.c.path).where(run.c.retired_at < before)).all()
     for row in rows:
         c.execute(sa.delete(run).where(run.c.id == row.id))
     return [row.path for row in rows]
 
 
-def paths(c: Connection) -> set[str]:
-    return set(c.execute(sa.select(run.c.path)).scalars())
+def paths(c: Connection, relation_id: int | None = None) -> set[str]:
+    """The files of a relation's runs (or of all), with those that a reader may be about to open."""
+    q = sa.select(run.c.path)
+    if relation_id is not None:
+        q = q.where(run.c.relation_id == relation_id)
+    return set(c.execute(q).scalars())
 
 
 def _info(r: Row[tuple[object, ...]]) -> RunInfo:
     return RunInfo(
-        r.id, r.relation_id, r.first_index, r.last_index, r.path, r.rows, r.bytes, bool(r.missing), r.truncate_index
+        r.id,
+        r.relation_id,
+        r.first_index,
+        r.last_index,
+        r.path,
+        r.rows,
+        r.bytes,
+        bool(r.missing),
+        r.truncate_index,
+        r.schema_version,
+        r.base_index,
     )

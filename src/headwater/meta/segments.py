@@ -11,18 +11,15 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Row
 
 from headwater.errors import JobError
-from headwater.meta import lease
-from headwater.meta.lease import Lease
 from headwater.meta.tables import connection, part, schema_version, segment
 from headwater.model import LogColumn, Part, SchemaVersion, Segment
 
 
-def publish(c: Connection, held: Lease, new: Segment, *, resume_position: str, position: str, last_txn: int) -> None:
-    """Makes a durable segment part of the changelog: only in sequence, and only while the fence is ours.
+def publish(c: Connection, new: Segment, *, resume_position: str, position: str, last_txn: int) -> None:
+    """Makes a durable segment part of the changelog, only in sequence. The caller owns the connection.
 
     `resume_position` is the end of the last commit in or before the segment, `position` the published progress.
     """
-    lease.check(c, held)
     last = c.execute(sa.select(connection.c.last_index).where(connection.c.id == new.connection_id)).scalar_one()
     if new.first_index != last + 1:
         raise JobError("job.failed", f"segment starts at {new.first_index}, the changelog ends at {last}")
@@ -39,6 +36,9 @@ def publish(c: Connection, held: Lease, new: Segment, *, resume_position: str, p
             last_txn=last_txn,
         )
     )
+
+
+oldest = sa.func.coalesce(segment.c.oldest_at, segment.c.created_at)  # when a segment's oldest change was published
 
 
 def insert(c: Connection, new: Segment) -> None:
@@ -62,15 +62,16 @@ def insert(c: Connection, new: Segment) -> None:
         )
 
 
-def cut_back(c: Connection, held: Lease) -> list[str]:
-    """Forgets what was captured past the last durable commit (the server sends it again); returns the dead files."""
-    lease.check(c, held)
-    connection_id = int(held.name.split(":")[1])
+def cut_back(c: Connection, connection_id: int) -> list[str]:
+    """Removes what was captured past the last durable commit (the server sends it again); returns the dead files.
+
+    The caller owns the connection.
+    """
     committed = c.execute(sa.select(connection.c.committed_index).where(connection.c.id == connection_id)).scalar_one()
     dead = c.execute(
         sa.select(segment).where(segment.c.connection_id == connection_id, segment.c.last_index > committed)
     ).all()
-    # a segment that also holds the end of a committed transaction stays; readers never look past `committed`
+    # a segment that also holds the end of a committed transaction stays; readers never read past `committed`
     for row in dead:
         if row.first_index <= committed:
             raise JobError("job.failed", "a segment holds both a completed and an open transaction")
@@ -105,16 +106,16 @@ def of_table(c: Connection, connection_id: int, upstream_id: int, after: int, up
 
 
 def count_changes(c: Connection, connection_id: int, upstream_id: int, after: int, upto: int) -> int:
-    """About how many changes of a table lie in (after, upto]; 0 means certainly none.
+    """About how many changes of a table are in (after, upto]; 0 means certainly none.
 
-    A part that lies in the range only partly (merged segments have large ones) counts by the share of its indexes.
+    A part that overlaps the range (merged segments have large ones) counts by the share of its indexes.
     """
     if upto <= after:
         return 0
     first = sa.case((part.c.first_index > after, part.c.first_index), else_=after + 1)
     last = sa.case((part.c.last_index < upto, part.c.last_index), else_=upto)
     inside, whole = last - first + 1, part.c.last_index - part.c.first_index + 1
-    share = (part.c.changes * inside + whole - 1) // whole  # rounded up: something is never nothing
+    share = (part.c.changes * inside + whole - 1) // whole  # rounded up: something never becomes nothing
     q = sa.select(sa.func.coalesce(sa.func.sum(share), 0)).where(
         part.c.connection_id == connection_id,
         part.c.upstream_id == upstream_id,
@@ -133,10 +134,10 @@ def last_change(c: Connection, connection_id: int, upstream_id: int, upto: int) 
 
 
 def first_unseen(c: Connection, connection_id: int, txn_min: int, last_index: int) -> int:
-    """The index after which the log of a freshly scanned span begins: nothing at or below it was unseen by the scan.
+    """The index after which a freshly scanned span's log begins: the scan saw everything at or below it.
 
-    Every transaction below the scan's `txn_min` was seen. Segments are not looked into: a lower answer than the exact
-    one is right too, because what the scan saw is asked again per change.
+    Every transaction below the scan's `txn_min` was seen. Segments are not opened: an index lower than the exact
+    one is also correct, because what the scan saw is checked again per change.
     """
     q = sa.select(sa.func.min(segment.c.first_index)).where(
         segment.c.connection_id == connection_id, segment.c.txn_max >= txn_min
@@ -155,17 +156,33 @@ def in_range(c: Connection, connection_id: int, after: int, upto: int) -> list[S
     return [_segment(r, parts(c, connection_id, r.first_index)) for r in rows]
 
 
+def completing(c: Connection, connection_id: int, after: int, upto: int) -> list[str]:
+    """The files that complete the transactions of the changes in (after, upto]."""
+    own = segment.c.connection_id == connection_id
+    end = sa.select(sa.func.min(segment.c.last_index)).where(own, segment.c.committed_index >= upto).scalar_subquery()
+    q = sa.select(segment.c.path).where(own, segment.c.last_index > after, segment.c.last_index <= end)
+    return list(c.execute(q.order_by(segment.c.first_index)).scalars())
+
+
 def published_after(c: Connection, connection_id: int, index: int) -> float | None:
     """When the oldest kept segment with a change after an index was published; None if there is none."""
-    q = sa.select(segment.c.created_at).where(segment.c.connection_id == connection_id, segment.c.last_index > index)
+    q = sa.select(oldest).where(segment.c.connection_id == connection_id, segment.c.last_index > index)
     found = c.execute(q.order_by(segment.c.first_index).limit(1)).scalar()
     return None if found is None else float(found)
 
 
 def sizes(c: Connection) -> dict[int, tuple[int, int]]:
-    """How many segments each connection's changelog keeps, and their bytes."""
+    """The number of segments in each connection's changelog, and their bytes."""
     q = sa.select(segment.c.connection_id, sa.func.count(), sa.func.sum(segment.c.bytes))
     return {id: (int(n), int(size)) for id, n, size in c.execute(q.group_by(segment.c.connection_id))}
+
+
+def bytes_between(c: Connection, connection_id: int, after: int, upto: int) -> int:
+    """The size of the segments that hold any index in (after, upto]."""
+    q = sa.select(sa.func.coalesce(sa.func.sum(segment.c.bytes), 0)).where(
+        segment.c.connection_id == connection_id, segment.c.last_index > after, segment.c.first_index <= upto
+    )
+    return int(c.execute(q).scalar_one())
 
 
 def parts(c: Connection, connection_id: int, first_index: int) -> tuple[Part, ...]:
@@ -178,7 +195,7 @@ def parts(c: Connection, connection_id: int, first_index: int) -> tuple[Part, ..
 
 
 def first_kept(c: Connection, connection_id: int) -> int:
-    """The lowest index from which on the changelog is kept without a gap."""
+    """The lowest index from which the changelog is kept without a gap."""
     first = c.execute(sa.select(sa.func.min(segment.c.first_index)).where(segment.c.connection_id == connection_id))
     last = sa.select(connection.c.last_index).where(connection.c.id == connection_id)
     found = first.scalar()
@@ -186,7 +203,7 @@ def first_kept(c: Connection, connection_id: int) -> int:
 
 
 def index_over(c: Connection, connection_id: int, most_bytes: int) -> int:
-    """The index up to which segments must go so that the rest has at most so many bytes; 0 if nothing must."""
+    """The index up to which segments must be removed to leave at most `most_bytes`; 0 if none."""
     q = sa.select(segment.c.last_index, segment.c.bytes).where(segment.c.connection_id == connection_id)
     total = 0
     for last_index, size in c.execute(q.order_by(segment.c.first_index.desc())):
@@ -197,7 +214,7 @@ def index_over(c: Connection, connection_id: int, most_bytes: int) -> int:
 
 
 def remove(c: Connection, connection_id: int, upto: int, older_than: float) -> list[str]:
-    """Forgets segments that end at or below `upto` and were made before `older_than`; returns their files.
+    """Removes segments that end at or below `upto` and were created before `older_than`; returns their files.
 
     From the oldest on, up to the first one that stays: what is kept never has a gap.
     """
@@ -217,7 +234,7 @@ def remove(c: Connection, connection_id: int, upto: int, older_than: float) -> l
 
 
 def between(c: Connection, connection_id: int, first: int, last: int) -> list[Segment]:
-    """The segments that lie in [first, last], with their parts, by two questions however many they are."""
+    """The segments in [first, last], with their parts, in two queries."""
     inside = sa.and_(part.c.connection_id == connection_id, part.c.segment_index.between(first, last))
     of: dict[int, list[Part]] = {}
     for row in c.execute(sa.select(part).where(inside).order_by(part.c.segment_index, part.c.batch)):
@@ -231,15 +248,15 @@ def between(c: Connection, connection_id: int, first: int, last: int) -> list[Se
 
 
 def remove_schemas(c: Connection) -> int:
-    """Forgets schema versions that no change was written with, except each table's newest; returns how many went.
+    """Removes schema versions that no change was written with, except each table's newest; returns their number.
 
-    The newest stays whatever happens: a capture that runs may be about to publish changes under it.
+    The newest always stays: a running capture may be about to publish changes under it.
     """
     newest = sa.select(sa.func.max(schema_version.c.id)).group_by(
         schema_version.c.connection_id, schema_version.c.upstream_id
     )
     older = list(c.execute(sa.select(schema_version.c.id).where(schema_version.c.id.not_in(newest))).scalars())
-    if not older:  # as nearly always: the parts need not be looked through
+    if not older:  # as almost always: the parts need not be searched
         return 0
     used = set(c.execute(sa.select(part.c.schema_id).where(part.c.schema_id.in_(older)).distinct()).scalars())
     gone = [id for id in older if id not in used]
@@ -290,7 +307,7 @@ def schemas(c: Connection, connection_id: int, upstream_id: int | None = None) -
 def schemas_in_use(
     c: Connection, connection_id: int, upstream_id: int, after: int, newer_than: int
 ) -> list[SchemaVersion]:
-    """The schema versions of a table above an id under which something is written at an index above `after`."""
+    """The schema versions of a table above an id that something at an index above `after` is written in."""
     used = sa.select(part.c.schema_id).where(
         part.c.connection_id == connection_id, part.c.upstream_id == upstream_id, part.c.last_index > after
     )
@@ -322,5 +339,5 @@ def _schema(r: Row[tuple[object, ...]]) -> SchemaVersion:
 
 
 def _plain(column: LogColumn) -> dict[str, object]:
-    """A column without what says nothing: most logs tell no charset and no labels."""
+    """A column without empty fields: most logs have no charset and no labels."""
     return {k: v for k, v in asdict(column).items() if v or k not in ("unsigned", "charset", "labels")}

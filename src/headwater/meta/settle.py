@@ -1,4 +1,4 @@
-"""Settling in meta: spans that hold everything up to an index, and their joining, so that meta stays small."""
+"""Settling in meta: spans that hold everything up to an index, and merging them, so that meta stays small."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from headwater.model import Span, SpanState
 def move(c: Connection, relation_id: int, ids: Sequence[int], log_index: int) -> None:
     """After a fold: the named covered spans hold everything up to `log_index`; those past their cover are settled.
 
-    A span that holds more already stays as it is.
+    A span that already holds more stays unchanged.
     """
     if not ids:
         return
@@ -31,17 +31,18 @@ def move(c: Connection, relation_id: int, ids: Sequence[int], log_index: int) ->
 
 
 def quiet(c: Connection, relation_id: int, last_change: int, index: int) -> None:
-    """Settles, as of `index`, the covered spans whose log holds nothing: no change of the table came after it began.
+    """Settles, as of `index`, the covered spans without changes: none of the table came after their log begins.
 
     `last_change` is the table's last one up to `index`, which is at or past every cover. Such a span is what a fold
-    would leave, without one. Only where keys have an order: else spans are judged together, until all of them settle.
+    would leave, without one. Only if keys can be ordered: otherwise spans are judged together, until all of them
+    settle.
     """
     still = sa.and_(span.c.relation_id == relation_id, span.c.state.in_(READABLE), span.c.log_index >= last_change)
     c.execute(sa.update(span).where(still).values(state=SpanState.SETTLED, saw=None, log_index=index))
 
 
 def merge(c: Connection, relation_id: int) -> int:
-    """Joins settled neighbours with the same log index, so that meta stays small; returns how many went."""
+    """Merges settled neighbours with the same log index, so that meta stays small; returns how many were removed."""
     q = sa.select(span).where(span.c.relation_id == relation_id, span.c.state == SpanState.SETTLED)
     found = c.execute(q.order_by(span.c.ordinal)).all()
     groups: list[list[Row[tuple[object, ...]]]] = []
@@ -59,7 +60,7 @@ def merge(c: Connection, relation_id: int) -> int:
 
 
 def _joined(group: Sequence[Row[tuple[object, ...]]]) -> dict[str, object]:
-    """What one span says that stands for all of a group."""
+    """The values of one span that replaces a group."""
     return {
         "bounds": json.dumps(asdict(Span(parsed(group[0].bounds).lo, parsed(group[-1].bounds).hi))),
         "rows": sum(r.rows for r in group),

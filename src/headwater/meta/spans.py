@@ -11,10 +11,11 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Row
 
 from headwater.meta.tables import span
-from headwater.model import Bound, DataFile, Json, ScanResult, Span, SpanInfo, SpanState
+from headwater.model import Bound, DataFile, ScanResult, Span, SpanInfo, SpanState
+from headwater.stored import Json
 
-BEYOND = 1e9  # the ordinal of the span beyond the largest key; parts of it are above, all other spans below
-SPARSE = 1e6  # between ordinals that were counted anew
+BEYOND = 1e9  # the ordinal of the span beyond the largest key; its parts are above, all other spans below
+SPARSE = 1e6  # between renumbered ordinals
 READABLE = (SpanState.COVERED, SpanState.SETTLED)
 _UNREAD: dict[str, object] = {
     "state": SpanState.PENDING,
@@ -30,7 +31,7 @@ _UNREAD: dict[str, object] = {
 
 
 def add(c: Connection, relation_id: int, spans: Sequence[Span], first_ordinal: float) -> None:
-    """Plans more spans, in key order from `first_ordinal` on."""
+    """Plans more spans, in key order, starting at `first_ordinal`."""
     if not spans:
         return
     common = {"relation_id": relation_id, "state": SpanState.PENDING, "again": 0, "rows": 0}
@@ -66,8 +67,14 @@ def pending(c: Connection, relation_id: int, limit: int) -> list[SpanInfo]:
     return [_info(r) for r in c.execute(q)]
 
 
+def scanning(c: Connection, relation_id: int) -> list[int]:
+    """The ids of the spans that are being read."""
+    q = sa.select(span.c.id).where(span.c.relation_id == relation_id, span.c.state == SpanState.SCANNING)
+    return list(c.execute(q).scalars())
+
+
 def counts(c: Connection, relation_id: int) -> dict[SpanState, int]:
-    """How many spans of the plan are in each state; joined ones count as what they were."""
+    """The number of planned spans in each state; merged ones count as the spans they were."""
     q = (
         sa.select(span.c.state, sa.func.sum(span.c.joined))
         .where(span.c.relation_id == relation_id)
@@ -91,7 +98,7 @@ class PlannedTo:
 
 
 def planned(c: Connection, relation_id: int) -> PlannedTo | None:
-    """Where planning stands; None before its end was fixed. What lies beyond the end may itself have been cut."""
+    """The state of planning; None before its end was fixed. The part beyond the end may itself have been split."""
     own = sa.select(span.c.bounds).where(span.c.relation_id == relation_id)
     before = own.where(span.c.ordinal < BEYOND).order_by(span.c.ordinal.desc()).limit(1)
     beyond = own.where(span.c.ordinal >= BEYOND).order_by(span.c.ordinal).limit(1)
@@ -179,7 +186,7 @@ def uncovered(c: Connection, relation_id: int) -> list[Scanned]:
 
 
 def relations_waiting(c: Connection) -> list[int]:
-    """Relations that have a scanned span without its covering epoch."""
+    """Relations that have a scanned but uncovered span."""
     q = sa.select(span.c.relation_id).where(span.c.state == SpanState.SCANNED).distinct()
     return list(c.execute(q).scalars())
 
@@ -191,21 +198,21 @@ def cover(c: Connection, id: int, cover_index: int) -> None:
 
 
 def back_to_pending(c: Connection, id: int) -> None:
-    """What a scan saw cannot be trusted, or the scan did not end: it will be read again."""
+    """Sends a span back to be read again: its scan cannot be trusted, or did not end."""
     c.execute(sa.update(span).where(span.c.id == id).values(**_UNREAD))
 
 
 def give_up(c: Connection, id: int) -> bool:
-    """Lets a span be read again whose scan failed; False if it was recorded, though its answer was an error."""
+    """Lets a span whose scan failed be read again; False if it was recorded although its response was an error."""
     where = sa.and_(span.c.id == id, span.c.state == SpanState.SCANNING)
     return bool(c.execute(sa.update(span).where(where).values(**_UNREAD)).rowcount)
 
 
 def punch(c: Connection, id: int, hole: Span) -> None:
-    """Takes a part out of a covered span: it is to be scanned again, what lies around it stays as it is.
+    """Removes a part from a covered span to scan it again; the rest stays as it is.
 
-    The part is a new span even where it is the whole: files are named by their span's id, and those of the earlier
-    scan are still shown by older versions of the base.
+    The part is a new span even if it is the whole: files are named after their span's id, and older versions of the
+    base still show those of the earlier scan.
     """
     row = c.execute(sa.select(span).where(span.c.id == id)).one()
     whole = parsed(row.bounds)
@@ -222,14 +229,14 @@ def punch(c: Connection, id: int, hole: Span) -> None:
 
 
 def read_all_again(c: Connection, relation_id: int) -> None:
-    """The table is to be scanned again, as one span; what the base holds goes when that is covered."""
+    """Schedules the whole table to be scanned again, as one span; the base's rows are removed when that is covered."""
     c.execute(sa.delete(span).where(span.c.relation_id == relation_id))
     add(c, relation_id, [Span(None, None)], BEYOND)
     c.execute(sa.update(span).where(span.c.relation_id == relation_id).values(again=1))
 
 
 def forget_again(c: Connection, relation_id: int) -> None:
-    """The base holds nothing of earlier scans any more."""
+    """Records that the base no longer holds anything from earlier scans."""
     c.execute(sa.update(span).where(span.c.relation_id == relation_id).values(again=0))
 
 
@@ -252,13 +259,13 @@ def _ordinal_after(c: Connection, relation_id: int, id: int) -> float:
         return own + 1
     if own < (own + following) / 2 < following:
         return (own + following) / 2
-    _count_anew(c, relation_id, beyond=own >= BEYOND)
+    _renumber(c, relation_id, beyond=own >= BEYOND)
     own, _ = _own_and_following(c, relation_id, id)
     return own + 1
 
 
-def _count_anew(c: Connection, relation_id: int, *, beyond: bool) -> None:
-    """Gives spans new ordinals, far apart: they were halved too often. None of the new ones is in use until now."""
+def _renumber(c: Connection, relation_id: int, *, beyond: bool) -> None:
+    """Renumbers spans, far apart, after too many halvings. None of the new ordinals is in use until now."""
     side = span.c.ordinal >= BEYOND if beyond else span.c.ordinal < BEYOND
     q = sa.select(span.c.id, span.c.ordinal).where(span.c.relation_id == relation_id, side).order_by(span.c.ordinal)
     found = c.execute(q).all()

@@ -10,8 +10,10 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Engine
 
 from headwater.errors import MachineError, Retry
-from headwater.meta import lease, tables
-from headwater.meta.lease import Lease
+from headwater.meta import tables
+from headwater.ownership import lease
+from headwater.ownership.lease import Lease
+from headwater.ownership.names import Name
 
 BUSY_TIMEOUT_S = 30  # three writers never wait this long; longer means a stuck process
 WRITE_LOCK = 0x6865616477  # the advisory lock of meta's writers on PostgreSQL
@@ -32,16 +34,34 @@ def _counted_notices(c: Connection) -> None:
 
 
 def _renamed_notices(c: Connection) -> None:
-    """The notice on values that the lake cannot keep has the name that the code has."""
+    """Renames the notice for unrepresentable values as the code does."""
     renamed = sa.update(tables.notice).where(tables.notice.c.code == "value.unkept")
     c.execute(renamed.values(code="value.unrepresentable"))
 
 
-# version → what brings a home of that version to the next one
+def _schema_versions(c: Connection) -> None:
+    """Adds versions of columns; the base that a run was made for; the time of a segment's oldest change."""
+    for table in ("relation", "run"):
+        c.exec_driver_sql(f"ALTER TABLE {table} ADD COLUMN schema_version INTEGER NOT NULL DEFAULT 1")
+    c.exec_driver_sql("ALTER TABLE run ADD COLUMN base_index BIGINT NOT NULL DEFAULT -1")
+    c.exec_driver_sql("ALTER TABLE segment ADD COLUMN oldest_at FLOAT")
+
+
+def _named_leases(c: Connection) -> None:
+    """A capture's lease has the name of its connection. Fences continue, and nobody waits for a lease to expire."""
+    for name in list(c.execute(sa.select(tables.lease.c.name)).scalars()):
+        kind, _, id = name.partition(":")
+        new = str(Name.connection(int(id))) if kind == "capture" else name
+        c.execute(sa.update(tables.lease).where(tables.lease.c.name == name).values(name=new, expires_at=0.0))
+
+
+# version → what migrates a home of that version to the next one
 MIGRATIONS: dict[int, Callable[[Connection], None]] = {
     1: _control_of_backfills,
     2: _counted_notices,
     3: _renamed_notices,
+    4: _schema_versions,
+    5: _named_leases,
 }
 
 
@@ -61,29 +81,31 @@ class Meta:
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
-        """A read transaction: everything in it is of one moment."""
+        """A read transaction: everything in it is from one moment."""
         with _translated(), self._engine.connect() as c, c.begin():
             yield c
 
     @contextmanager
     def write(self) -> Iterator[Connection]:
-        """A write transaction: commits at the end, rolls back when the block raises.
+        """A write transaction: commits at the end, rolls back if the block raises.
 
-        When the answer to the commit is lost nobody knows whether it happened: what is written must be conditional on
-        what was there before, so that it may be tried again.
+        If the commit's response is lost, nobody knows whether it happened: what is written must be conditional on
+        the previous state, so that it can be retried.
         """
         with _translated(), self._engine.connect().execution_options(write=True) as c, c.begin():
             yield c
 
     @contextmanager
     def owned(self, held: Lease) -> Iterator[Connection]:
-        """A write transaction of a job's owner: FencedError unless the lease is still its own, which it renews."""
+        """A write transaction of an owner: FencedError unless the lease is still its own, which this renews."""
+        asked_at = lease.clock()
         with self.write() as c:
-            lease.check(c, held)
+            lease.renew(c, held)
             yield c
+        held.renewed(asked_at)
 
     def _prepare(self) -> None:
-        with self.read() as c:  # every command opens the home: it must not wait for, nor hold up, who writes
+        with self.read() as c:  # every command opens the home: it must not wait for, nor hold up, a writer
             known = sa.inspect(c).has_table("home")
             if known and c.execute(sa.select(tables.home.c.version)).scalar() == tables.VERSION:
                 return
@@ -97,7 +119,7 @@ class Meta:
             if version > tables.VERSION:
                 raise MachineError(
                     "home.newer",
-                    f"the home has format {version}, this Headwater knows up to {tables.VERSION}",
+                    f"the home has format {version}, this Headwater supports up to {tables.VERSION}",
                     "Install the Headwater that wrote it, or a newer one.",
                 )
             for step in range(version, tables.VERSION):
@@ -107,7 +129,7 @@ class Meta:
 
 @contextmanager
 def _translated() -> Iterator[None]:
-    """What the database itself refuses, as one of our errors; a mistake in a statement stays what it is."""
+    """Translates the database's own failures into our errors; a mistake in a statement is raised unchanged."""
     try:
         yield
     except (sa.exc.OperationalError, sa.exc.InterfaceError, sa.exc.PendingRollbackError) as e:
@@ -124,13 +146,13 @@ def _refusal(text: str) -> MachineError:
             Retry.AUTO,
         )
     if "full" in text or "disk I/O" in text:
-        hint = "Free space on the disk; work continues by itself."
+        hint = "Free space on the disk; work resumes automatically."
         return MachineError("home.disk_full", f"no space left for meta: {text}", hint, Retry.AUTO)
-    hint = "Start its database, or correct the setting meta.url; what runs already retries."
+    hint = "Start its database, or correct the setting meta.url; a running server retries."
     return MachineError("meta.unreachable", f"meta does not answer: {text}", hint, Retry.AUTO)
 
 
-# One writer at a time, as on SQLite; and what is committed is on disk, whatever the server or the role is set to.
+# One writer at a time, as on SQLite; and what is committed is on disk, whatever the server's or role's settings.
 _FIRST = f"""
 SELECT pg_advisory_xact_lock({WRITE_LOCK}), CASE WHEN current_setting('synchronous_commit') = 'off'
 THEN set_config('synchronous_commit', 'on', true) END
@@ -154,7 +176,7 @@ def _postgres_engine(url: str) -> Engine:
 
     @sa.event.listens_for(engine, "rollback")
     def _rollback(c: Connection) -> None:
-        if not c.invalidated:  # else the database is gone, and the transaction with it
+        if not c.invalidated:  # otherwise the database is gone, and the transaction with it
             c.exec_driver_sql("ROLLBACK")
 
     return engine

@@ -14,10 +14,10 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-VERSION = 4
+VERSION = 6
 
 metadata = MetaData()
-Id = BigInteger().with_variant(Integer, "sqlite")  # SQLite counts up by itself only for INTEGER PRIMARY KEY
+Id = BigInteger().with_variant(Integer, "sqlite")  # SQLite autoincrements only INTEGER PRIMARY KEY
 
 home = Table("home", metadata, Column("version", Integer, nullable=False))
 
@@ -40,7 +40,7 @@ connection = Table(
     Column("position_at", Float, nullable=False),
     Column("last_txn", BigInteger, nullable=False),
     Column("server_life", Text, nullable=False),
-    sqlite_autoincrement=True,  # an id is never used again
+    sqlite_autoincrement=True,  # an id is never reused
 )
 
 segment = Table(
@@ -54,7 +54,8 @@ segment = Table(
     Column("bytes", BigInteger, nullable=False),
     Column("txn_min", BigInteger, nullable=False),
     Column("txn_max", BigInteger, nullable=False),
-    Column("created_at", Float, nullable=False),
+    Column("created_at", Float, nullable=False),  # for a merged one: of the newest that it contains
+    Column("oldest_at", Float),  # for a merged one: of the oldest; NULL: not merged
 )
 
 part = Table(
@@ -89,7 +90,7 @@ schema_version = Table(
     Column("from_index", BigInteger, nullable=False),
     Column("body", Text, nullable=False),
     Index("schema_by_table", "connection_id", "upstream_id", "from_index"),
-    sqlite_autoincrement=True,  # an id is never used again
+    sqlite_autoincrement=True,  # an id is never reused
 )
 
 relation = Table(
@@ -119,7 +120,8 @@ relation = Table(
     Column("replaces", BigInteger, nullable=False, server_default="0"),
     Column("rows_estimate", BigInteger, nullable=False, server_default="-1"),  # when planning began; -1: unknown
     Column("counted_index", BigInteger, nullable=False, server_default="0"),  # notices have counted changes up to it
-    sqlite_autoincrement=True,  # an id is never used again
+    Column("schema_version", Integer, nullable=False, server_default="1"),  # of `columns`
+    sqlite_autoincrement=True,  # an id is never reused
 )
 
 span = Table(
@@ -127,7 +129,7 @@ span = Table(
     metadata,
     Column("id", Id, primary_key=True),
     Column("relation_id", Id, nullable=False),
-    Column("ordinal", Float, nullable=False),  # key order among the spans of a relation; a cut takes the middle
+    Column("ordinal", Float, nullable=False),  # key order among the spans of a relation; a split takes the middle
     Column("bounds", Text, nullable=False),
     Column("state", Text, nullable=False),
     Column("saw", Text),
@@ -138,14 +140,14 @@ span = Table(
     Column("files", Text),  # what its scan wrote, until they are part of the base
     Column(
         "again", Integer, nullable=False
-    ),  # 1: the base may hold rows of an earlier scan, which go when it is covered
+    ),  # 1: the base may hold rows of an earlier scan, which are removed when it is covered
     Column("rows", BigInteger, nullable=False),
-    Column("joined", Integer, nullable=False, server_default="1"),  # how many spans of the plan it stands for
+    Column("joined", Integer, nullable=False, server_default="1"),  # the number of planned spans it stands for
     UniqueConstraint("relation_id", "ordinal"),
     Index(
         "span_progress", "relation_id", "state", "ordinal", "rows", "log_index", "joined"
     ),  # progress is summed from the index alone
-    sqlite_autoincrement=True,  # an id is never used again
+    sqlite_autoincrement=True,  # an id is never reused
 )
 
 epoch = Table(
@@ -153,7 +155,7 @@ epoch = Table(
     metadata,
     Column("id", Id, primary_key=True),
     Column("created_at", Float, nullable=False),
-    sqlite_autoincrement=True,  # an id is never used again
+    sqlite_autoincrement=True,  # an id is never reused
 )
 
 cut = Table(
@@ -180,7 +182,7 @@ pin = Table(
     Column("epoch_id", Id, nullable=False),
     Column("owner", Text, nullable=False),
     Column("expires_at", Float, nullable=False),
-    sqlite_autoincrement=True,  # an id is never used again
+    sqlite_autoincrement=True,  # an id is never reused
 )
 
 intent = Table(
@@ -191,7 +193,7 @@ intent = Table(
     Column("kind", Text, nullable=False),  # cover | fold | upkeep
     Column("body", Text, nullable=False),
     Column("created_at", Float, nullable=False),
-    sqlite_autoincrement=True,  # an id is never used again
+    sqlite_autoincrement=True,  # an id is never reused
 )
 
 run = Table(
@@ -206,9 +208,12 @@ run = Table(
     Column("bytes", BigInteger, nullable=False),
     Column("missing", Integer, nullable=False),
     Column("truncate_index", BigInteger, nullable=False, server_default="0"),
+    Column("schema_version", Integer, nullable=False, server_default="1"),  # of the relation's columns
+    # what the base held that rows with missing values refer to; -1: unknown (written by an earlier version)
+    Column("base_index", BigInteger, nullable=False, server_default="-1"),
     Column("created_at", Float, nullable=False),
     Column("retired_at", Float),  # merged into another run or folded; kept while a pin may need it
-    sqlite_autoincrement=True,  # an id is never used again
+    sqlite_autoincrement=True,  # an id is never reused
 )
 
 notice = Table(

@@ -15,21 +15,21 @@ from headwater.observe.exposition import CONTENT_TYPE, text
 
 log = logging.getLogger(__name__)
 
-LOOPBACK = "127.0.0.1"  # metrics name tables; who may see them elsewhere is for a proxy to decide
+LOOPBACK = "127.0.0.1"  # metrics contain table names; a proxy decides who may see them elsewhere
 PATH = "/metrics"
-SILENCE_S = 10.0  # a peer that sends nothing is let go
+SILENCE_S = 10.0  # a silent peer is disconnected
 
 
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """A scraper that hangs up in the middle is no fault of ours; the library would print a stack trace."""
+        """Logs a scraper that hangs up early, which is not our fault; the library would print a stack trace."""
         log.debug("a scrape ended early", exc_info=True)
 
 
 class Endpoint:
-    """A serving endpoint; `close()` ends it. `port` is the one that was given, or for 0 the one that was free."""
+    """A running endpoint; `close()` stops it. `port` is the given one, or for 0 a free one."""
 
     def __init__(self, port: int, page: Callable[[], str]) -> None:
         try:
@@ -38,7 +38,7 @@ class Endpoint:
             raise MachineError(
                 "server.port",
                 f"cannot serve metrics on port {port}: {e.strerror}",
-                "Choose another --metrics-port, or stop whatever listens there.",
+                "Choose another --metrics-port, or stop the process that uses it.",
             ) from e
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.1,), name="metrics", daemon=True)
         self._thread.start()
@@ -52,7 +52,7 @@ class Endpoint:
         return f"http://{LOOPBACK}:{self.port}{PATH}"
 
     def close(self) -> None:
-        """Takes no more questions and frees the port."""
+        """Stops serving and frees the port."""
         self._server.shutdown()
         self._server.server_close()
         self._thread.join(5)
@@ -60,7 +60,7 @@ class Endpoint:
 
 @contextmanager
 def observed(home: Home, port: int) -> Iterator[None]:
-    """Serves the home's metrics inside the block; not at all if the port is 0."""
+    """Serves the home's metrics inside the block, unless the port is 0."""
     if not port:
         yield
         return
@@ -72,7 +72,7 @@ def observed(home: Home, port: int) -> Iterator[None]:
 
 
 def _handler(page: Callable[[], str]) -> type[BaseHTTPRequestHandler]:
-    """Answers GET and HEAD of one path with the page as it is then."""
+    """A handler that answers GET and HEAD for one path with the current page."""
 
     class Handler(BaseHTTPRequestHandler):
         timeout = SILENCE_S
@@ -91,7 +91,7 @@ def _handler(page: Callable[[], str]) -> type[BaseHTTPRequestHandler]:
                 return
             try:
                 content = page().encode()
-            except Exception as e:  # the scraper must see that something is wrong, and the server must go on
+            except Exception as e:  # the scraper must see the failure, and the server must continue
                 self.send_error(500, explain=type(e).__name__)
                 return
             self.send_response(200)
@@ -102,6 +102,6 @@ def _handler(page: Callable[[], str]) -> type[BaseHTTPRequestHandler]:
                 self.wfile.write(content)
 
         def log_message(self, format: str, *args: object) -> None:
-            """Scrapes are no news."""
+            """Logs nothing: scrapes are routine."""
 
     return Handler

@@ -1,4 +1,4 @@
-"""Metrics as text: Prometheus' exposition format, version 0.0.4, as its own client library writes it."""
+"""Metrics as text: Prometheus' exposition format, version 0.0.4, written by its own client library."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 
 
 def text(families: Iterable[Family]) -> str:
-    """All families, each with its HELP and TYPE line before its samples."""
+    """All families, each with its HELP and TYPE lines before its samples."""
     return generate_latest(_Collected(families)).decode()
 
 
@@ -26,6 +26,9 @@ class _Collected(Collector):
     def collect(self) -> Iterator[Metric]:
         for family in self.families:
             m = family.metric
-            told = Metric(m.name.removesuffix("_total"), m.help, m.kind)  # a counter's is added to its name again
-            told.samples = [Sample(s.name, dict(zip(m.labels, s.labels, strict=True)), s.value) for s in family.samples]
-            yield told
+            # the library adds a counter's suffix to its name
+            metric = Metric(m.name.removesuffix("_total"), m.help, m.kind)
+            metric.samples = [
+                Sample(s.name, dict(zip(m.labels, s.labels, strict=True)), s.value) for s in family.samples
+            ]
+            yield metric

@@ -2,7 +2,7 @@
 
 In:  decoded changes (decode/), what a scan saw (backfill/rule), a layout (meta), a base (Delta).
 Out: a DataFrame of the rows at an index (read), runs of netted changes (runs), a new base version (fold).
-Promises: a read equals the upstream's rows of the covered spans at that index; a fold or an add that is
-repeated changes nothing; nobody else ever commits to a base.
+Guarantees: a read equals the upstream's rows of the covered spans at that index; folds and adds are
+idempotent; nothing else ever commits to a base.
 Never: creates a Spark session, touches an upstream, or decides which layout or index is current (engine/).
 """

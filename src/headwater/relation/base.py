@@ -1,7 +1,7 @@
-"""The base: an ordinary Delta table, created and given files without a Spark job.
+"""The base: an ordinary Delta table, created and appended to without a Spark job.
 
-Only the owner of a relation's commit lease may call what writes here: two committers on one base can overwrite each
-other's commit on a local disk.
+Only the relation's owner may call the functions that write. On a local disk two committers can overwrite each other's
+commit; elsewhere Delta refuses the later one.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from headwater.relation.schema import quoted
 from headwater.storage import Storage
 
 FEW_FILES, FEW_BYTES = 4, 32 << 20  # below this, asking Delta takes longer than reading everything
-KNOWN_VERSIONS = 4096  # whose files are remembered
+KNOWN_VERSIONS = 4096  # versions whose file lists are cached
 CHECKPOINT_INTERVAL = 20  # commits; a reader replays at most this many small files
 
-# DV: a fold marks rows as gone instead of writing their files again. Skipping needs statistics on key columns only
-# where they are useful; the names are given because a key may stand behind the first 32 columns.
+# Deletion vectors: a fold marks rows as deleted instead of rewriting their files. The columns with statistics are
+# named because a key column may come after the first 32.
 _PROPERTIES = {
     "delta.checkpointInterval": str(CHECKPOINT_INTERVAL),
-    # a writer would cut the log as soon as it has written a checkpoint, which nobody has synced by then: upkeep does it
+    # a writer would truncate the log right after writing a checkpoint that is not yet synced; upkeep does it instead
     "delta.enableExpiredLogCleanup": "false",
     "delta.deletedFileRetentionDuration": "interval 1 days",
 }
@@ -44,16 +44,15 @@ STATISTICS_TYPES = (
     "TIMESTAMP",
     "TIMESTAMP_NTZ",
     "STRING",
-)  # NaN has no place in a range
+)  # no floats: NaN is outside every range
 
 
-RANGED = ("SMALLINT", "INT", "BIGINT", "DATE")  # whose statistics are exact in every writer, and numbers
+RANGED = ("SMALLINT", "INT", "BIGINT", "DATE")  # types whose statistics are exact in every writer, and are numbers
 
 
 def create(storage: Storage, relation: RelationInfo) -> int:
-    """Makes the empty base of a relation, durable, and gives its Delta version; one that meta has is left as it is."""
+    """Creates the empty base of a relation, durably, and returns its Delta version; keeps a base that meta knows."""
     if relation.base_version < 0:
-        storage.remove_folder(relation.base_path)  # what an interrupted creation left may be torn, or no table at all
         birth.write(storage, relation.base_path, relation.columns, _properties(relation))
     version = current_version(storage, relation.base_path)
     commits.make_durable(storage, relation.base_path, relation.base_version, version)
@@ -66,15 +65,15 @@ def current_version(storage: Storage, base_path: str) -> int:
 
 
 def transaction_commit(storage: Storage, base_path: str, app_id: str, version: int) -> int | None:
-    """The Delta version that the transaction made, or None if the base does not have it.
+    """The Delta version that the transaction committed, or None if the base does not have it.
 
-    A base that has a later transaction of the same application need not have this one: it may never have been made.
+    A later transaction of the same application does not imply this one: it may never have been committed.
     """
     table = _open(storage, base_path)
     recorded = table.transaction_version(app_id)
     if recorded is None or recorded < version:
         return None
-    low, high = 0, int(table.version())  # ids only grow, so the commit can be found by halving
+    low, high = 0, int(table.version())  # ids only grow, so binary search finds the commit
     while low < high:
         middle = (low + high) // 2
         at = _recorded_at(storage, base_path, middle, app_id)
@@ -83,15 +82,40 @@ def transaction_commit(storage: Storage, base_path: str, app_id: str, version: i
 
 
 def has_since(storage: Storage, base_path: str, version: int, app_id: str) -> bool:
-    """Whether an application has committed to the base after a version, which is one that is still needed."""
+    """Whether an application has committed to the base after a version, which must still be in use."""
     if not storage.exists(commits.entry(base_path, version + 1)):
         return False
     before = _recorded_at(storage, base_path, version, app_id)
     return bool(_open(storage, base_path).transaction_version(app_id) != before)
 
 
+def pass_number(storage: Storage, base_path: str, app_id: str, version: int, *, after: int) -> int | None:
+    """Makes an empty commit with the number unless the base has reached it; returns the base's Delta version.
+
+    After that no commit with a lower number can succeed, not even one that has already started. None, and no commit, if
+    the last one is numbered `after`: it was made after all.
+    """
+    table = _open(storage, base_path)
+    if table.transaction_version(app_id) == after:
+        return None
+    if _reached(table, app_id, version):
+        return int(table.version())
+    return _commit(storage, base_path, table, "append", (), app_id, version)
+
+
+def ensure_unreached(storage: Storage, base_path: str, app_id: str, version: int) -> None:
+    """Raises if the base has already reached the number of the next commit: Spark would skip it silently."""
+    _ensure_unreached(_open(storage, base_path), base_path, app_id, version)
+
+
+def files(storage: Storage, base_path: str, version: int) -> set[str]:
+    """The names of the files of a version."""
+    table = delta_table(storage, base_path, version)
+    return set(pa.table(table.get_add_actions(flatten=True))["path"].to_pylist())
+
+
 def ranges(storage: Storage, base_path: str, column: str) -> pa.Table | None:
-    """Per file of the newest version the column's least and greatest value (`low`, `high`); None if a file hides it."""
+    """The column's range (`low`, `high`) in each file of the newest version; None if any file lacks it."""
     actions = pa.table(_open(storage, base_path).get_add_actions(flatten=True))
     names = [f"min.{column}", f"max.{column}"]
     if not set(names) <= set(actions.column_names) or any(actions[n].null_count for n in names):
@@ -100,13 +124,13 @@ def ranges(storage: Storage, base_path: str, column: str) -> pa.Table | None:
 
 
 def as_numbers(values: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
-    """Values of a type in RANGED as 64-bit numbers, a date as its day since 1970."""
+    """Values of a type in RANGED as 64-bit numbers; a date is its number of days since 1970."""
     return values.cast(pa.int32()).cast(pa.int64()) if pa.types.is_date(values.type) else values.cast(pa.int64())
 
 
 @dataclass(frozen=True, slots=True)
 class Few:
-    """The files of a small version of a base; `marked`: some of their rows do not count, and only Delta knows which."""
+    """The files of a small version of a base; `marked`: some of their rows are deleted, and only Delta knows which."""
 
     paths: tuple[str, ...]
     bytes: int
@@ -114,23 +138,23 @@ class Few:
 
 
 def few_files(storage: Storage, base_path: str, version: int) -> Few | None:
-    """The files of a version, if it is small; else Delta has to be asked.
+    """The files of a version if it is small; None means ask Delta.
 
-    Delta takes two Spark jobs and half a second per table to find them, which a query over many small tables feels.
+    Delta takes two Spark jobs and half a second per table to list them: too much in a query over many small tables.
     """
     few = _few_files(storage, base_path, version)
     for file in few.paths if few else ():
         if not storage.exists(f"{base_path}/{file}"):
-            raise base_damaged(f"a file of the base {base_path} is missing: somebody removed it from outside")
+            raise base_damaged(f"a file of the base {base_path} is missing: it was removed by something else")
     return few
 
 
 @lru_cache(maxsize=KNOWN_VERSIONS)
 def _few_files(storage: Storage, base_path: str, version: int) -> Few | None:
-    """A version's files never change, and no other base is made at its place while a home is open."""
+    """Cached: a version's files never change, and no other base takes its path while a home is open."""
     try:
         table = delta_table(storage, base_path, version)
-    except DeltaError:  # Delta says what is wrong with it
+    except DeltaError:  # let the read through Delta report what is wrong
         return None
     actions = pa.table(table.get_add_actions(flatten=True))
     bytes = sum(actions["size_bytes"].to_pylist())
@@ -141,15 +165,16 @@ def _few_files(storage: Storage, base_path: str, version: int) -> Few | None:
 
 
 def add_files(storage: Storage, base_path: str, files: Sequence[DataFile], app_id: str, version: int) -> int:
-    """Commits files that lie next to the base, once per (app_id, version); gives the Delta version that has them.
+    """Commits files already written next to the base, once per (app_id, version); returns their Delta version.
 
-    Versions of one app_id must grow from commit to commit. delta-rs records the id but does not refuse it a second time
-    (two adds would double the rows), so it is asked first.
+    Versions of one app_id must increase. delta-rs records the id but accepts it a second time (which would double the
+    rows), and even a lower one, so this checks first.
     """
     table = _open(storage, base_path)
     done = transaction_commit(storage, base_path, app_id, version)
     if done is not None:
         return done
+    _ensure_unreached(table, base_path, app_id, version)
     for file in files:
         if not storage.exists(f"{base_path}/{file.path}"):
             raise base_damaged(f"a scanned file is missing next to the base {base_path}")
@@ -159,9 +184,9 @@ def add_files(storage: Storage, base_path: str, files: Sequence[DataFile], app_i
 def replace_files(
     storage: Storage, base_path: str, replaced: int, files: Sequence[DataFile], app_id: str, version: int
 ) -> int:
-    """Commits files in the place of all that a version of the base has; gives the Delta version.
+    """Replaces all files of a version of the base in one commit; returns the new Delta version.
 
-    It fails if there is a later version by now: what that has done is not in the files.
+    Fails if there is a later version by now, because the files lack its changes.
     """
     table = delta_table(storage, base_path, replaced)
     return _commit(storage, base_path, table, "overwrite", files, app_id, version)
@@ -175,12 +200,22 @@ def _commit(
         [AddAction(f.path, f.bytes, {}, now, True, f.stats) for f in files],
         mode=mode,
         schema=table.schema(),
-        # no second try: who meets another's commit is the owner no more, and must not build on it unseen
+        # no retries: a conflicting commit means we are no longer the owner, and must not build on it blindly
         commit_properties=CommitProperties(app_transactions=[Transaction(app_id, version)], max_commit_retries=0),
-        # cleaning up is upkeep's
+        # upkeep does the cleaning
         post_commithook_properties=PostCommitHookProperties(create_checkpoint=True, cleanup_expired_logs=False),
     )
     return int(_open(storage, base_path).version())
+
+
+def _ensure_unreached(table: DeltaTable, base_path: str, app_id: str, version: int) -> None:
+    if _reached(table, app_id, version):
+        raise base_damaged(f"the base {base_path} has a later commit than meta has recorded: another server made it")
+
+
+def _reached(table: DeltaTable, app_id: str, version: int) -> bool:
+    recorded = table.transaction_version(app_id)
+    return recorded is not None and recorded >= version
 
 
 def _open(storage: Storage, base_path: str) -> DeltaTable:
@@ -193,7 +228,7 @@ def _open(storage: Storage, base_path: str) -> DeltaTable:
 def _recorded_at(storage: Storage, base_path: str, version: int, app_id: str) -> int | None:
     try:
         return delta_table(storage, base_path, version).transaction_version(app_id)  # type: ignore[no-any-return]
-    except DeltaError:  # a version so old that its log is gone: what is searched for is newer
+    except DeltaError:  # a version so old that its log is gone: the one we look for is newer
         return None
 
 

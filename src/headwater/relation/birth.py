@@ -1,7 +1,7 @@
-"""A base's first commit: its schema, what its readers and writers must know, and its properties.
+"""A base's first commit: its schema, its reader and writer protocol, and its properties.
 
-It is written here as any Delta writer would: Spark takes a job and a second for it, which a hundred new tables feel,
-and delta-rs adds a feature that nothing uses.
+We write it ourselves because Spark takes a job and a second for it, which adds up over a hundred new tables, and
+delta-rs adds a feature that nothing uses.
 """
 
 from __future__ import annotations
@@ -18,12 +18,20 @@ from headwater.decode.values import arrow_schema
 from headwater.model import Column
 from headwater.storage import Storage
 
-ALWAYS = ("appendOnly", "invariants")  # what every writer of the first protocol with features must name
+ALWAYS = ("appendOnly", "invariants")  # mandatory as soon as a table lists any features
 
 
 def write(storage: Storage, base_path: str, columns: Sequence[Column], properties: Mapping[str, str]) -> None:
-    """Makes the empty table, durable when this returns; version 0."""
+    """Creates the empty table as version 0, durable on return.
+
+    An existing one is kept: an interrupted attempt, or another owner, created it.
+    """
     now = int(time.time() * 1000)
+    expected = {
+        "protocol": protocol(columns, properties),
+        "schemaString": Schema.from_arrow(arrow_schema(columns)).to_json(),
+        "configuration": dict(properties),
+    }
     actions: list[dict[str, Any]] = [
         {
             "commitInfo": {
@@ -33,24 +41,41 @@ def write(storage: Storage, base_path: str, columns: Sequence[Column], propertie
                 "isBlindAppend": True,
             }
         },
-        {"protocol": protocol(columns, properties)},
+        {"protocol": expected["protocol"]},
         {
             "metaData": {
                 "id": str(uuid.uuid4()),
                 "format": {"provider": "parquet", "options": {}},
-                "schemaString": Schema.from_arrow(arrow_schema(columns)).to_json(),
+                "schemaString": expected["schemaString"],
                 "partitionColumns": [],
-                "configuration": dict(properties),
+                "configuration": expected["configuration"],
                 "createdTime": now,
             }
         },
     ]
-    with storage.create(f"{base_path}/_delta_log/{0:020d}.json") as file:
+    path = f"{base_path}/_delta_log/{0:020d}.json"
+    if storage.exists(path):
+        if _described(storage, path) == expected:
+            return
+        storage.remove([path])  # torn by a crash
+    with storage.create(path) as file:
         file.write("".join(json.dumps(a) + "\n" for a in actions).encode())
 
 
+def _described(storage: Storage, path: str) -> dict[str, Any]:
+    """A first commit's description of its table; empty if the commit is incomplete."""
+    try:
+        actions: dict[str, Any] = {}
+        for line in storage.read(path).splitlines():
+            actions |= json.loads(line)
+        table = actions["metaData"]
+        return {"protocol": actions["protocol"], **{name: table[name] for name in ("schemaString", "configuration")}}
+    except (ValueError, KeyError, TypeError):
+        return {}
+
+
 def protocol(columns: Sequence[Column], properties: Mapping[str, str]) -> dict[str, Any]:
-    """The oldest protocol that has what the table uses."""
+    """The oldest protocol that supports the features the table uses."""
     features = []
     if properties.get("delta.enableDeletionVectors") == "true":
         features.append("deletionVectors")

@@ -1,6 +1,6 @@
-"""Commits in a base's log, as files: made durable before meta relies on them, or taken back.
+"""Commits in a base's log, as files: made durable before meta relies on them, or rolled back.
 
-Neither Spark nor delta-rs syncs anything, so after a power loss whatever a commit wrote may be torn or missing.
+Neither Spark nor delta-rs syncs anything, so after a power loss any file that a commit wrote may be torn or missing.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ _UUID_CHARACTERS = 20  # of 16 bytes
 
 
 def entry(base_path: str, version: int) -> str:
-    """The file in which a base's log tells the commit of a version."""
+    """The log file of a version's commit."""
     return f"{base_path}/_delta_log/{version:020d}.json"
 
 
 def make_durable(storage: Storage, base_path: str, after: int, version: int) -> None:
-    """Syncs what the commits in (after, version] added and readers of it need; `after` is durable already.
+    """Syncs everything that commits in (after, version] added and their readers need; `after` is already durable.
 
-    It costs what was committed, whatever the size of the base.
+    The cost depends on what was committed, not on the size of the base.
     """
     log = f"{base_path}/_delta_log"
     entries = [entry(base_path, v) for v in range(after + 1, version + 1)]
     if not all(storage.exists(path) for path in entries):
-        storage.sync(storage.list(base_path))  # so far behind that log entries are gone: what they added is not known
+        storage.sync(storage.list(base_path))  # some log entries are already gone, so their files are unknown
         return
     added = _added(storage, base_path, entries)
     beside = [
@@ -54,9 +54,9 @@ def make_durable(storage: Storage, base_path: str, after: int, version: int) -> 
 
 
 def take_back(storage: Storage, base_path: str, version: int, *, checkpoint: bool = False) -> None:
-    """Removes every commit after a version from the log: what is left of them after a power loss cannot be trusted.
+    """Removes every commit after a version from the log: after a power loss their files cannot be trusted.
 
-    With `checkpoint` that of the version itself, too: it was being written. (The commits that it holds are there.)
+    `checkpoint` also removes the version's own checkpoint, which was being written. (The commits in it remain.)
     """
     log = f"{base_path}/_delta_log"
     later = [
@@ -68,16 +68,16 @@ def take_back(storage: Storage, base_path: str, version: int, *, checkpoint: boo
     if not later:
         return
     last = f"{log}/{LAST_CHECKPOINT}"
-    storage.remove([last, _checksum(last)])  # it may name one of them; without it a reader looks for checkpoints
-    for path in sorted(later, key=lambda path: -(_version_of(path) or 0)):  # from the end: a crash leaves no gap
+    storage.remove([last, _checksum(last)])  # it may name one of them; without it readers list the checkpoints
+    for path in sorted(later, key=lambda path: -(_version_of(path) or 0)):  # newest first: a crash leaves no gap
         storage.remove([path])
     storage.sync_folder(log)
 
 
 def cut(storage: Storage, base_path: str, needed: int, before: float) -> int:
-    """Removes log entries that the last checkpoint makes superfluous and that are older than a time; gives how many.
+    """Removes log entries older than `before` that the last checkpoint has made redundant; returns how many.
 
-    Nobody reads a version below `needed`, and what is recorded is durable, checkpoints with it.
+    Nothing reads a version below `needed`, and every recorded commit and its checkpoint are durable.
     """
     log = f"{base_path}/_delta_log"
     kept = last_checkpoint(storage, base_path)
@@ -86,13 +86,22 @@ def cut(storage: Storage, base_path: str, needed: int, before: float) -> int:
     versions = ((of, path) for path in storage.list(log) if (of := _version_of(path)) is not None)
     known = ((of, path, storage.stat(path)) for of, path in versions if of < kept)
     old = sorted((of, path) for of, path, found in known if found is not None and found.modified_at < before)
-    for _, path in old:  # from the beginning, so that a crash leaves no gap
+    for _, path in old:  # oldest first: a crash leaves no gap
         storage.remove([path])
     return len(old)
 
 
+def removed(storage: Storage, base_path: str, after: int, version: int) -> set[str]:
+    """The names of files that commits in (after, version] removed; skips commits that the log no longer has."""
+    found: set[str] = set()
+    for path in (entry(base_path, v) for v in range(after + 1, version + 1)):
+        if storage.exists(path):
+            found |= {unquote(a["remove"]["path"]) for a in _actions(storage, path) if "remove" in a}
+    return found
+
+
 def last_checkpoint(storage: Storage, base_path: str) -> int:
-    """The version of the last checkpoint; 0 without one."""
+    """The version of the last checkpoint; 0 if there is none."""
     path = f"{base_path}/_delta_log/{LAST_CHECKPOINT}"
     if not storage.exists(path):
         return 0
@@ -101,7 +110,7 @@ def last_checkpoint(storage: Storage, base_path: str) -> int:
 
 
 def _added(storage: Storage, base_path: str, entries: list[str]) -> list[str]:
-    """The files that these commits added and none of them removed again."""
+    """The files that these commits added and did not remove again."""
     added: dict[str, list[str]] = {}
     for entry in entries:
         actions = list(_actions(storage, entry))
@@ -120,9 +129,9 @@ def _actions(storage: Storage, entry: str) -> Iterator[dict[str, Any]]:
 
 
 def _vector_files(add: dict[str, Any]) -> list[str]:
-    """The file of an added file's deletion vector, if it has one of its own.
+    """The file of an added file's deletion vector, unless the vector is stored inline.
 
-    Its name is a prefix that is a folder, and a UUID in Z85. (Absolute paths are of tables that were cloned.)
+    Its name is encoded as a folder prefix and a UUID in Z85. (Only cloned tables have absolute paths.)
     """
     vector = add.get("deletionVector")
     if vector is None or vector["storageType"] != "u":
@@ -134,7 +143,7 @@ def _vector_files(add: dict[str, Any]) -> list[str]:
 
 
 def _z85(text: str) -> bytes:
-    """The bytes of a text in ZeroMQ's base 85, which Python's `base64` knows from 3.13 on."""
+    """Decodes ZeroMQ's base 85, which Python's `base64` has only since 3.13."""
     words = []
     for start in range(0, len(text), 5):
         word = 0
@@ -145,20 +154,20 @@ def _z85(text: str) -> bytes:
 
 
 def _checkpoint_files(storage: Storage, base_path: str) -> list[str]:
-    """The names of the last checkpoint's files: its writer says so in a file of its own."""
+    """The names of the last checkpoint's files, according to `_last_checkpoint`."""
     path = f"{base_path}/_delta_log/{LAST_CHECKPOINT}"
     if not storage.exists(path):
         return []
     with storage.open(path) as file:
-        said = json.loads(file.read())
-    version, parts = said["version"], said.get("parts")
+        last = json.loads(file.read())
+    version, parts = last["version"], last.get("parts")
     if parts is None:
         return [f"{version:020d}.checkpoint.parquet"]
     return [f"{version:020d}.checkpoint.{n:010d}.{parts:010d}.parquet" for n in range(1, parts + 1)]
 
 
 def _checksum(path: str) -> str:
-    """Where Hadoop keeps the checksums of a file; it does without them, but not with torn ones."""
+    """Hadoop's checksum file for a path: optional, but a torn one makes the path unreadable."""
     folder, _, name = path.rpartition("/")
     return f"{folder}/.{name}.crc"
 

@@ -1,4 +1,4 @@
-"""A table's filter as Spark judges it: the verdict that counts."""
+"""A table's filter as a Spark expression: the authoritative evaluation."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _COMPARE = {"=": "__eq__", "<>": "__ne__", "<": "__lt__", "<=": "__le__", ">": "
 
 
 def holds(relation: RelationInfo) -> Expression | None:
-    """Whether a row belongs to the table (NULL is no); None when every row does."""
+    """Whether a row belongs to the table (NULL: no); None when every row does."""
     return expression(read_filter(relation.filter, relation.columns)) if relation.filter else None
 
 
 def may_hold(relation: RelationInfo) -> Expression | None:
-    """Whether a change's row may belong to the table: it does, or a column that decides is missing from the change."""
+    """Whether a change's row may belong to the table: it does, or the change lacks a column that the filter uses."""
     wanted = holds(relation)
     if wanted is None:
         return None
@@ -34,7 +34,7 @@ def may_hold(relation: RelationInfo) -> Expression | None:
 
 
 def expression(condition: Condition) -> Expression:
-    """The condition as Spark evaluates it, with SQL's three values."""
+    """The condition as a Spark expression, with SQL's three-valued logic."""
     match condition:
         case Joined(word="not", parts=(part,)):
             return ~expression(part)

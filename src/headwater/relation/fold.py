@@ -1,19 +1,20 @@
 """The fold: one commit that moves an overlay into the base, at most once.
 
-A base of some size is changed by a MERGE, at the cost of the change. A small one is written anew where that can be, as
-a MERGE takes a dozen Spark jobs; and never gets deletion vectors, which make every later read ask Delta for its files.
+A large base is changed by a MERGE, at a cost that depends on the overlay. A small one is rewritten where possible,
+because a MERGE takes a dozen Spark jobs, and never gets deletion vectors, which force every later read through Delta.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import reduce
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from delta.tables import DeltaTable
+from numpy.typing import NDArray
 from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as fn
@@ -22,15 +23,17 @@ from headwater.backfill.files import FileWriter
 from headwater.decode.values import arrow_schema
 from headwater.errors import JobError, Retry
 from headwater.model import DataFile, Layout, RelationInfo, Span
+from headwater.ownership.permit import Permit
 from headwater.relation import base, read
 from headwater.relation.keys import in_any, literal
-from headwater.relation.overlay import Overlay, read_keys
+from headwater.relation.layers import groups
+from headwater.relation.overlay import Overlay
 from headwater.relation.schema import GONE, UPSERT, quoted
 from headwater.settings.table import DEFAULTS, Settings
 from headwater.source.names import OP
 from headwater.storage import Storage
 
-MEASURED_ROWS = 1024  # at once
+MEASURED_ROWS = 1024  # per batch
 MOST_RANGES = 32  # an OR of more ranges costs the planner more than the files it skips
 
 
@@ -42,26 +45,25 @@ def fold(
     overlay: Overlay,
     app_id: str,
     version: int,
+    permit: Permit,
     conf: Mapping[str, str] | None = None,
     settings: Settings = DEFAULTS,
 ) -> int:
-    """Moves the overlay into the base and gives the Delta version that holds it; once per (app_id, version).
+    """Moves the overlay into the base and returns the Delta version that holds it; once per (app_id, version).
 
-    `conf` is for the session that does it.
+    `conf` configures the session that does it; `permit` covers the files it writes.
 
-    Afterwards the base holds the layout's covered spans as they are at the overlay's index. The caller is the base's
-    only committer. A base that already has this fold is left alone.
+    Afterwards the base holds the layout's covered spans as of the overlay's index. The caller must be the base's only
+    committer. A base that already has this fold is left alone.
     """
     done = base.transaction_commit(storage, relation.base_path, app_id, version)
     if done is not None or overlay.empty:
         return base.current_version(storage, relation.base_path) if done is None else done
     if overlay.holes.num_rows:
         raise must_scan_again(relation, overlay.holes.num_rows)
-    own = session.newSession()  # the transaction's id is a setting of the session
-    transaction = {
-        "spark.databricks.delta.write.txnAppId": app_id,
-        "spark.databricks.delta.write.txnVersion": str(version),
-    }
+    base.ensure_unreached(storage, relation.base_path, app_id, version)
+    own = session.newSession()  # the transaction's id is a session setting
+    transaction = _numbered(app_id, version)
     newest = base.current_version(storage, relation.base_path)
     few = base.few_files(storage, relation.base_path, newest)
     small = few if few is not None and few.bytes < settings.replaced_bytes else None
@@ -69,40 +71,64 @@ def fold(
         transaction["spark.databricks.delta.merge.deletionVectors.persistent"] = "false"
     for name, value in {"spark.sql.session.timeZone": "UTC", **(conf or {}), **transaction}.items():
         own.conf.set(name, value)
-    exact = layout.complete and layout.base_version == newest  # the base holds what the layout shows, and nothing else
+    exact = layout.complete and layout.base_version == newest  # the base holds exactly what the layout shows
     if (
         small
         and exact
         and not small.marked
         and _fits(storage, relation, small, overlay, settings.replaced_memory_bytes)
     ):
-        files = _write(own, storage, relation, layout, overlay)
+        files = _write(own, storage, relation, layout, overlay, permit, fold_label(version))
         return base.replace_files(storage, relation.base_path, newest, files, app_id, version)
     _merge(own, storage, relation, layout, overlay)
     made = base.transaction_commit(storage, relation.base_path, app_id, version)
-    # a MERGE that changes nothing makes no commit: the base is already what the fold would make it
-    return base.current_version(storage, relation.base_path) if made is None else made
+    if made is not None:
+        return made
+    # a MERGE that changes nothing makes no commit, and neither does one whose number has been reached
+    base.ensure_unreached(storage, relation.base_path, app_id, version)
+    return base.current_version(storage, relation.base_path)
+
+
+def fold_label(version: int) -> str:
+    """The prefix of the file names of the fold with this number."""
+    return f"fold-{version}"
+
+
+def _numbered(app_id: str, version: int) -> dict[str, str]:
+    """Settings that make Delta number the commits of a session."""
+    return {
+        "spark.databricks.delta.write.txnAppId": app_id,
+        "spark.databricks.delta.write.txnVersion": str(version),
+    }
 
 
 def must_scan_again(relation: RelationInfo, keys: int) -> JobError:
-    """The error for a fold that would lose rows which are not complete."""
+    """The error for a fold that would lose incomplete rows."""
     return JobError(
         "job.failed",
         f"{keys} keys of {relation.name} must be scanned again before it can be folded",
-        "Wait until the scan is done; it starts by itself.",
+        "Wait until the scan is done; it starts automatically.",
         Retry.AUTO,
     )
 
 
-def remove(session: SparkSession, storage: Storage, relation: RelationInfo, spans: Sequence[Span]) -> int:
-    """Deletes the rows of spans that are scanned again (all rows, where keys have no order here); safe to repeat."""
-    target = DeltaTable.forPath(session, storage.address(relation.base_path))
+def remove(
+    session: SparkSession, storage: Storage, relation: RelationInfo, spans: Sequence[Span], app_id: str, version: int
+) -> int:
+    """Deletes the rows of spans that are being rescanned (all rows, if keys have no order here).
+
+    Runs once per (app_id, version), and never after that number has passed: the new rows may be there by then.
+    """
+    own = session.newSession()
+    for name, value in _numbered(app_id, version).items():
+        own.conf.set(name, value)
+    target = DeltaTable.forPath(own, storage.address(relation.base_path))
     target.delete(in_any(spans, relation.key_columns) if relation.ordered else None)
     return base.current_version(storage, relation.base_path)
 
 
 def _fits(storage: Storage, relation: RelationInfo, few: base.Few, overlay: Overlay, left: int) -> bool:
-    """Whether base and overlay take no more memory than is left: values that repeat take no room in a file."""
+    """Whether base and overlay fit into the memory left. File sizes cannot tell: repeated values compress well."""
     for path in (*(f"{relation.base_path}/{path}" for path in few.paths), *(layer.path for layer in overlay.layers)):
         with pq.ParquetFile(storage.open(path)) as file:
             for batch in file.iter_batches(batch_size=MEASURED_ROWS):
@@ -113,12 +139,18 @@ def _fits(storage: Storage, relation: RelationInfo, few: base.Few, overlay: Over
 
 
 def _write(
-    session: SparkSession, storage: Storage, relation: RelationInfo, layout: Layout, overlay: Overlay
+    session: SparkSession,
+    storage: Storage,
+    relation: RelationInfo,
+    layout: Layout,
+    overlay: Overlay,
+    permit: Permit,
+    label: str,
 ) -> tuple[DataFile, ...]:
-    """The relation as the overlay leaves it, in files next to its base."""
+    """Writes the relation with its overlay applied to files next to its base."""
     rows = read.dataframe(session, storage, relation, layout, overlay).toArrow()
     schema = arrow_schema(relation.columns)
-    with FileWriter(storage, relation.base_path, schema, key=relation.key, label="fold") as writer:
+    with FileWriter(storage, relation.base_path, schema, permit, label, key=relation.key) as writer:
         for batch in rows.cast(schema).to_batches():
             writer.write(batch)
         return writer.close()
@@ -147,10 +179,10 @@ def _merge(session: SparkSession, storage: Storage, relation: RelationInfo, layo
 def _source(
     session: SparkSession, storage: Storage, relation: RelationInfo, layout: Layout, overlay: Overlay
 ) -> DataFrame:
-    """The overlay's rows with every value in place. The columns are renamed: the target has the same names."""
+    """The overlay's rows with all missing values filled in. Columns are renamed: the target has the same names."""
     stored = read.base_at(session, storage, relation, layout, overlay)
-    frames = read.layers(session, storage, relation, overlay)
-    rows = reduce(DataFrame.unionAll, read.resolved(relation, overlay, stored, frames) or [_no_rows(stored)])
+    laid = read.layers(session, storage, relation, overlay)
+    rows = reduce(DataFrame.unionAll, read.resolved(relation, stored, laid) or [_no_rows(stored)])
     names = [fn.col(quoted(c.name)).alias(f"__s{i}") for i, c in enumerate(relation.columns)]
     return rows.select(*names, fn.col(OP))
 
@@ -161,19 +193,18 @@ def _no_rows(stored: DataFrame) -> DataFrame:
 
 
 def _touched_ranges(storage: Storage, relation: RelationInfo, overlay: Overlay) -> Expression | None:
-    """The first key column's ranges of the files that the overlay touches, so that MERGE skips the others.
+    """A condition on the first key column that limits MERGE to the files that the overlay touches.
 
-    None when that would skip nothing, or when a file does not say its range. A range is what the file's statistics say,
-    so a row outside of all ranges cannot have a key of the overlay.
+    None when that would skip nothing, or when a file has no range. Ranges come from the files' statistics, so a row
+    outside all of them cannot have a key of the overlay.
     """
     column = relation.key_columns[0]
     if column.lake_type not in base.RANGED:
         return None
-    keys = read_keys(storage, overlay, column.name)
     files = base.ranges(storage, relation.base_path, column.name)
-    if files is None or not len(keys) or not files.num_rows:
+    if files is None or not overlay.rows or not files.num_rows:
         return None
-    touched = _touched(keys, files)
+    touched = files.filter(pa.array(_touched(_keys(storage, overlay, column.name), files)))
     if touched.num_rows == files.num_rows:
         return None
     ranges = _merged(touched)
@@ -181,27 +212,36 @@ def _touched_ranges(storage: Storage, relation: RelationInfo, overlay: Overlay) 
         return fn.lit(False)
     if len(ranges) > MOST_RANGES:
         ranges = [(ranges[0][0], ranges[-1][1])]
-    of = _of("t", column.name)
+    of, type = _of("t", column.name), files["low"].type
     parts = [
-        (of >= literal(pa.scalar(low, keys.type), column.lake_type))
-        & (of <= literal(pa.scalar(high, keys.type), column.lake_type))
+        (of >= literal(pa.scalar(low, type), column.lake_type))
+        & (of <= literal(pa.scalar(high, type), column.lake_type))
         for low, high in ranges
     ]
     return reduce(lambda a, b: a | b, parts)
 
 
-def _touched(keys: pa.Array, files: pa.Table) -> pa.Table:
-    """The files (low, high) in whose range any of the keys lies."""
-    ordered = base.as_numbers(keys)
-    sorted_keys = pc.sort_indices(ordered)
-    places = ordered.take(sorted_keys).to_numpy()
+def _keys(storage: Storage, overlay: Overlay, column: str) -> Iterator[pa.Array]:
+    """One key column of all layers, one row group at a time."""
+    for layer in overlay.layers:
+        for group in groups(storage, layer.path):
+            yield group.read([column])[column].combine_chunks()
+
+
+def _touched(keys: Iterable[pa.Array], files: pa.Table) -> NDArray[np.bool_]:
+    """For each file (low, high), whether any of the keys is in its range."""
     low, high = (base.as_numbers(files[name]).to_numpy() for name in ("low", "high"))
-    hit = places.searchsorted(low, side="left") < places.searchsorted(high, side="right")
-    return files.filter(pa.array(hit))
+    hit = np.zeros(files.num_rows, np.bool_)
+    for part in keys:
+        places = np.sort(base.as_numbers(part).to_numpy())
+        hit |= places.searchsorted(low, side="left") < places.searchsorted(high, side="right")
+        if hit.all():
+            break
+    return hit
 
 
 def _merged(files: pa.Table) -> list[tuple[Any, Any]]:
-    """The files' ranges in order, overlapping ones made one."""
+    """The files' ranges in order, with overlapping ones merged."""
     result: list[tuple[Any, Any]] = []
     for low, high in sorted(zip(files["low"].to_pylist(), files["high"].to_pylist(), strict=True)):
         if result and low <= result[-1][1]:

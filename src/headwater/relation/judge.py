@@ -1,4 +1,4 @@
-"""The backfill rule put to decoded changes: which halves count, and which spans a TRUNCATE has emptied."""
+"""The backfill rule applied to decoded changes: which halves count, and which spans a TRUNCATE has emptied."""
 
 from __future__ import annotations
 
@@ -36,27 +36,27 @@ def judge(relation: RelationInfo, layout: Layout, changes: pa.Table, sees: Sees)
             names=list(relation.key),
         )
         counts_old[moved] = _counts(relation, layout, changes, moved, old, sees)
-    return Judgement(counts, counts_old, counts_old & ~_seen_by_some(relation, layout, changes, sees), covered)
+    return Judgement(counts, counts_old, counts_old & ~_maybe_seen(relation, layout, changes, sees), covered)
 
 
 def settled(relation: RelationInfo, layout: Layout) -> bool:
-    """Every change counts and none is in the base, so netted changes may outlive the layout's reader.
+    """Whether every change counts and none is in the base, so that netted changes can outlive the layout's reader.
 
-    With at-least-once delivery nobody remembers what scans saw: up to the covering index the base may hold changes.
+    With at-least-once delivery it is unknown what scans saw: the base may hold changes up to the covering index.
     """
     exact = relation.delivery is Delivery.EXACTLY_ONCE
     return layout.settled and (exact or all(s.log_index >= s.cover_index for s in layout.spans))
 
 
 def truncated(layout: Layout, changes: pa.Table, sees: Sees) -> Ints:
-    """Per span of the layout the index of the last TRUNCATE that counts for it, or 0."""
+    """For each span of the layout, the index of the last TRUNCATE that counts for it, or 0."""
     truncates = changes.filter(pc.equal(changes[OP], int(Op.TRUNCATE)))
     pairs = list(zip(truncates[INDEX].to_pylist(), truncates[TXN].to_pylist(), strict=True))
     return rule.truncated(layout, pairs, sees)
 
 
 def after_truncate(relation: RelationInfo, layout: Layout, overlay: pa.Table, emptied: Ints) -> pa.Table:
-    """The overlay without what a TRUNCATE of its span has ended."""
+    """The overlay without rows that a later TRUNCATE of their span removed."""
     if not overlay.num_rows or not emptied.any():
         return overlay
     if layout.complete and (emptied == emptied[0]).all():
@@ -74,10 +74,11 @@ def _counts(
     return rule.counts(layout, relation.key_columns, keys, index, txn, sees)
 
 
-def _seen_by_some(relation: RelationInfo, layout: Layout, changes: pa.Table, sees: Sees) -> NDArray[np.bool_]:
-    """Changes that count although a scan may have seen them: a base row of the old key may already be another one.
+def _maybe_seen(relation: RelationInfo, layout: Layout, changes: pa.Table, sees: Sees) -> NDArray[np.bool_]:
+    """Changes that count although a scan may have seen them: the base row of the old key may already be a new one.
 
-    So it is where keys have no place (each of several scans may have read the key), and with at-least-once delivery.
+    This happens where keys cannot be located (any of several scans may have read the key), and with at-least-once
+    delivery.
     """
     seen = np.zeros(changes.num_rows, np.bool_)
     if relation.delivery is Delivery.AT_LEAST_ONCE:

@@ -1,4 +1,4 @@
-"""Key ranges as Spark conditions, with literals that let files be skipped."""
+"""Key ranges as Spark conditions, with literals that allow file skipping."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from headwater.relation.schema import quoted
 
 
 def in_any(spans: Sequence[Span], key_columns: Sequence[Column], alias: str = "") -> Expression | None:
-    """True for keys in one of the spans, which are in key order; None when that is every key."""
-    ranges = joined(spans)  # so that the condition stays short
+    """True for keys in any of the spans, which are in key order; None when that is every key."""
+    ranges = joined(spans)  # keeps the condition short
     if any(r.lo is None and r.hi is None for r in ranges):
         return None
     return reduce(lambda a, b: a | b, (in_span(r, key_columns, alias) for r in ranges), fn.lit(False))
 
 
 def in_span(span: Span, key_columns: Sequence[Column], alias: str = "") -> Expression:
-    """True for keys in the span; `alias` is the frame whose columns are meant."""
+    """True for keys in the span; `alias` is the frame that has the columns."""
     condition = fn.lit(True)
     if span.lo is not None:
         condition = condition & _beyond(span.lo, key_columns, alias, above=True)
@@ -35,7 +35,7 @@ def in_span(span: Span, key_columns: Sequence[Column], alias: str = "") -> Expre
 
 
 def _beyond(bound: Bound, key_columns: Sequence[Column], alias: str, above: bool) -> Expression:
-    """Keys on one side of a bound; the bound's own key is above it iff the bound stands before that key."""
+    """Keys on one side of a bound; the bound's own key is above it iff the bound comes before that key."""
     own_key_too = bound.after != above
     values = [literal(key_array([text], c)[0], c.lake_type) for text, c in zip(bound.key, key_columns, strict=True)]
     columns = [fn.col(f"{alias}.{quoted(c.name)}" if alias else quoted(c.name)) for c in key_columns]
@@ -43,12 +43,12 @@ def _beyond(bound: Bound, key_columns: Sequence[Column], alias: str, above: bool
     for column, value in reversed(list(zip(columns, values, strict=True))):
         strictly = column > value if above else column < value
         result = strictly | ((column == value) & result)
-    # implied by the rest, but plain enough for file statistics
+    # implied by the rest, but simple enough for file statistics
     return (columns[0] >= values[0] if above else columns[0] <= values[0]) & result
 
 
 def literal(value: pa.Scalar, lake_type: str) -> Expression:
-    """The value as a constant of exactly the lake type (a cast on the column's side would defeat file statistics)."""
+    """The value as a constant of exactly the lake type (casting the column instead would defeat file statistics)."""
     plain: Any = value
     if lake_type == "BINARY":
         return fn.lit(bytearray(plain.as_py()))

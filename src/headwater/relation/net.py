@@ -1,9 +1,9 @@
 """Netting: from changes in index order to the last state per key, without the base.
 
-A change of the key is two halves, the end of the old key and a row under the new one; each half is judged by itself
-(`Judgement`), but the row's values follow the row. A column that a change does not carry is taken from the row's last
-change that did; if none did, from the base row at the key where the row's chain begins. An overlay that is already
-netted may stand before the changes: net([net([a]), b]) = net([a, b]).
+A change of a key has two halves, the end of the old key and a row under the new one; each half is judged separately
+(`Judgement`), but values follow the row. A column that a change lacks is taken from the row's last change that has it;
+if none has, from the base row at the key where the row's chain begins. An already netted overlay may precede the
+changes: net([net([a]), b]) = net([a, b]).
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ _NETTED = "__netted"
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """Which halves of each change count, by the backfill rule; rows as in the pieces given to `net`.
+    """Which halves of each change count under the backfill rule; rows as in the pieces passed to `net`.
 
-    `counts` judges the row's own key, `counts_old` the old key of a key change. `unseen_old` says that no scan whose
-    rows may be in the base has seen that end of the old key, so the base row of the old key is still the one that was
-    renamed. `covered` says that the own key lies in a covered span.
+    `counts` is about the row's own key, `counts_old` about the old key of a key change. `unseen_old`: no scan whose
+    rows may be in the base has seen the old key end, so the base row of the old key is still the one that was renamed.
+    `covered`: the own key is in a covered span.
     """
 
     counts: Flags
@@ -50,7 +50,7 @@ def net(
     """The overlay of the pieces: one row per key that a counted change touched, in index order.
 
     Pieces are tables of decoded changes or netted overlays, in index order. TRUNCATE ends every chain, but rows before
-    it stay: which spans it empties is the caller's to say. A row whose missing columns cannot be found anywhere has a
+    it stay: the caller knows which spans it empties. A row whose missing columns cannot be found anywhere has a
     `__from` of NULL fields (see `holes`).
     """
     filled = [p for p in pieces if p.num_rows]
@@ -75,7 +75,7 @@ def net(
 
 
 def holes(overlay: pa.Table) -> pa.Table:
-    """The rows of an overlay whose missing columns are known to be nowhere: the key must be scanned again."""
+    """The rows of an overlay whose missing columns cannot be found anywhere: their keys must be scanned again."""
     if not overlay.num_rows or overlay[FROM].null_count == overlay.num_rows:
         return overlay.slice(0, 0)
     first = pc.struct_field(overlay[FROM], [0])
@@ -83,15 +83,23 @@ def holes(overlay: pa.Table) -> pa.Table:
 
 
 def touched(netted: pa.Table, changes: pa.Table, key: Sequence[str]) -> pa.Table:
-    """The rows of a netted overlay whose key any of the changes names, as its own or as the old one."""
-    olds = _only(changes[OLD]).drop_null()
-    sides = [[_only(netted[k]), _only(changes[k]), _only(pc.struct_field(olds, [i]))] for i, k in enumerate(key)]
+    """The rows of a netted overlay whose key is the own or old key of any of the changes."""
+    return netted.filter(pa.array(named_by(netted, changes, key, old_keys=True)))
+
+
+def named_by(rows: pa.Table, others: pa.Table, key: Sequence[str], *, old_keys: bool = False) -> Flags:
+    """For each row, whether any of the others has its key (with `old_keys`: or had it before a key change)."""
+    sides = [[_only(rows[k]), _only(others[k]).cast(rows[k].type)] for k in key]
+    if old_keys:
+        olds = _only(others[OLD]).drop_null()
+        for i, side in enumerate(sides):
+            side.append(_only(pc.struct_field(olds, [i])).cast(side[0].type))
     numbers = _together([pa.concat_arrays(side) for side in sides])
-    return netted.filter(pa.array(np.isin(numbers[: netted.num_rows], numbers[netted.num_rows :])))
+    return np.isin(numbers[: rows.num_rows], numbers[rows.num_rows :])
 
 
 def _uniform(piece: pa.Table, columns: Sequence[Column], key: Sequence[str]) -> pa.Table:
-    """The piece with every column that either kind of piece may have, in one order."""
+    """The piece with the columns of both kinds of pieces, in the same order."""
     netted = FROM in piece.column_names
     n = piece.num_rows
     struct = key_struct(columns, key)
@@ -110,7 +118,7 @@ def _all_count(n: int) -> Judgement:
 
 @dataclass(frozen=True, slots=True)
 class _Ids:
-    """Keys as small numbers: of each row, of its old key and of its `__from` (-1: none); where each key can be read."""
+    """Keys as small numbers: each row's own, old and `__from` key (-1: none), and where to read each key."""
 
     own: Ints
     old: Ints
@@ -139,7 +147,7 @@ def _identify(rows: pa.Table, key: Sequence[str]) -> _Ids:
 
 
 def _together(keys: Sequence[pa.Array]) -> Ints:
-    """Equal keys of one or more columns as equal numbers."""
+    """Maps equal keys of one or more columns to equal numbers."""
     numbers = _numbers(keys[0])
     for more in keys[1:]:
         other = _numbers(more)
@@ -148,7 +156,7 @@ def _together(keys: Sequence[pa.Array]) -> Ints:
 
 
 def _numbers(values: pa.Array) -> Ints:
-    """Equal values as equal numbers below the count of distinct values; NULL is a value."""
+    """Maps equal values to equal numbers below the count of distinct values; NULL is a value."""
     if pa.types.is_floating(values.type):
         values = pc.add(values, pa.scalar(0, values.type))  # -0.0 and 0.0 are one key
     if pa.types.is_nested(values.type):  # arrays as keys: rare, and Arrow cannot hash them
@@ -175,16 +183,16 @@ def _follow(
     op: Any, netted: Any, own: Any, old: Any, from_key: Any,
     counts: Any, counts_old: Any, unseen_old: Any, covered: Any, key_count: int,
 ) -> tuple[Ints, Ints, Ints]:  # fmt: skip
-    """Per key its last counted half; per row the row it continues and the base key behind its unknown values.
+    """For each key its last counted half; for each row the row it continues and the base key of its unknown values.
 
-    A half is 2 × row (the row stands under its own key) or 2 × row + 1 (a key ends); -1 is none.
+    A half is 2 × row (the row exists under its own key) or 2 × row + 1 (a key ends); -1 is none.
     """
     n = len(op)
     last = np.full(key_count, -1, np.int64)  # counted halves only: what the overlay says of a key
     state = np.full(key_count, -1, np.int64)  # every half: what the log says of a key
     source = np.full(n, -1, np.int64)
     origin = np.full(n, -1, np.int64)
-    line = np.int64(0)  # halves below it lie before a TRUNCATE
+    line = np.int64(0)  # halves below it precede a TRUNCATE
     for i in range(n):
         if op[i] == 4:
             line = np.int64(2 * i + 2)
@@ -207,14 +215,14 @@ def _follow(
                 source[i] = s // 2
                 origin[i] = origin[s // 2]
             if moved:
-                # the base row of the old key may already be another one: a scan has seen this end of it
+                # the base row of the old key may already be a new one: a scan has seen the old key end
                 if origin[i] == before and not unseen_old[i]:
                     origin[i] = -1
                 state[before] = 2 * i + 1
                 if counts_old[i]:
                     last[before] = 2 * i + 1
         if origin[i] < 0 and not counts[i] and covered[i]:
-            origin[i] = k  # the base has this very state
+            origin[i] = k  # the base has exactly this state
         state[k] = 2 * i
         if counts[i]:
             last[k] = 2 * i
@@ -223,7 +231,7 @@ def _follow(
 
 @kernel(numba.int64[::1](numba.boolean[::1], numba.int64[::1]))
 def _value_rows(missing: Any, source: Ints) -> Ints:
-    """Per row the row that carries a column's value, -1 where only the base may have it."""
+    """For each row, the row that carries a column's value; -1 where only the base may have it."""
     found = np.empty(len(missing), np.int64)
     for i in range(len(missing)):
         if not missing[i]:
@@ -259,7 +267,7 @@ def _gather(
 
 
 def _missing_masks(lists: pa.ChunkedArray, width: int) -> dict[int, Flags]:
-    """Column ordinal → rows that do not carry it; only columns that any row lacks."""
+    """Column ordinal → rows that lack it, for columns that any row lacks."""
     if lists.null_count == len(lists):
         return {}
     flat = _only(lists)

@@ -1,72 +1,64 @@
-"""The overlay of a relation at an index: netted layers (runs, then the tail) that a read lays over the base."""
+"""The overlay of a relation at an index: netted layers (runs, then the tail) that a read stacks on the base."""
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 import uuid
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from sqlalchemy.engine import Connection
 
+from headwater.backfill import rule
 from headwater.backfill.rule import Sees
 from headwater.config import PIN_S
-from headwater.errors import DataError
 from headwater.meta import changes as changes_of
-from headwater.meta import connections
+from headwater.meta import connections, epochs
 from headwater.meta import runs as meta_runs
 from headwater.meta.store import Meta
 from headwater.model import Layout, RelationInfo, RunInfo
-from headwater.relation.judge import after_truncate, judge, settled, truncated
-from headwater.relation.net import holes, net, touched
-from headwater.relation.schema import overlay_schema
-from headwater.relation.tail import Report, Tails
+from headwater.ownership.lease import Leases
+from headwater.ownership.names import Name
+from headwater.relation.changes import Changes, LoggedChanges, Report, check_history
+from headwater.relation.judge import settled
+from headwater.relation.layers import Layer, Netting, has_missing, no_holes, still_holes, touched_in, write_layer
+from headwater.relation.runs import RunWriter, layer_of, usable
 from headwater.settings.table import DEFAULTS, Settings
 from headwater.source.kinds import kind
-from headwater.source.names import MISSING
 from headwater.storage import Storage
 
 TAIL_FOLDER = "tmp/tail"
 KEPT_OVERLAYS = 64
-FRESH_S = 60.0  # an answer is not given again later than this: its runs may have been merged and removed meanwhile
-
-
-@dataclass(frozen=True, slots=True)
-class Layer:
-    """One netted Parquet file of an overlay; `__from` in it always names a row of the base."""
-
-    path: str
-    rows: int
-    missing: bool
+FRESH_S = 60.0  # a cached overlay expires after this: its runs may have been merged and removed
 
 
 @dataclass(frozen=True, slots=True)
 class Overlay:
-    """What lies over a base at an index. A key's state is in the newest (last) layer that names it.
+    """The layers on top of a base at an index. A key's state is in the newest (last) layer that names it.
 
-    `emptied`: ordinals of the layout's spans whose base rows a TRUNCATE has ended. `holes`: keys that no base row and
-    no change can complete; a read hides them, and they must be scanned again. `tail` is the newest layer in memory.
+    `emptied`: ordinals of the layout's spans whose base rows a TRUNCATE has removed. `holes`: keys that neither a base
+    row nor a change can complete; reads hide them, and they must be scanned again. `temporary`: the files of the tail,
+    whose layers only this process knows.
     """
 
     relation_id: int
     index: int
     layers: tuple[Layer, ...]
     emptied: frozenset[int]
-    tail: pa.Table
-    tail_path: str | None
+    temporary: tuple[str, ...]
     holes: pa.Table
     changes: int
     made_at: float = 0.0
 
     @property
     def empty(self) -> bool:
-        """The base alone is the relation."""
+        """Whether the base alone is the relation."""
         return not self.layers and not self.emptied
 
     @property
@@ -75,10 +67,11 @@ class Overlay:
 
 
 class Overlays:
-    """Overlays by relation, layout and index. Any number of threads may ask; equal questions share an answer.
+    """A cache of overlays by relation, layout and index. Thread-safe.
 
-    Spark reads the tail from a small file in the home (five times cheaper than an in-memory table), which `use` removes
-    when the last user of an old answer is done; `sweep` removes what crashed or forgetful users left.
+    Spark reads the tail from small files in the home (five times cheaper than an in-memory table). `release` removes
+    them after the last user of an evicted overlay; `sweep` removes what crashed or careless users left behind. For an
+    owner, who has leases, a long tail becomes runs first, so that later readers need not decode it again.
     """
 
     def __init__(
@@ -86,14 +79,19 @@ class Overlays:
         storage: Storage,
         meta: Meta,
         *,
+        held: Leases | None = None,
+        changes: Changes | None = None,
         sees: Sees | None = None,
         report: Report | None = None,
         settings: Settings = DEFAULTS,
     ) -> None:
-        self.tails = Tails(storage, meta, report, settings)
+        self.changes = LoggedChanges(storage, meta, report, settings) if changes is None else changes
+        self._runs = RunWriter(storage, meta, self.changes)
+        self._held = held
+        self._settings = settings
         self._storage = storage
         self._meta = meta
-        self._given = sees  # else what the relation's kind of upstream says
+        self._given = sees  # overrides the `sees` of the relation's kind of upstream
         self._kinds: dict[int, Sees] = {}
         self._lock = threading.Lock()
         self._known: OrderedDict[tuple[Layout, int], Overlay] = OrderedDict()
@@ -101,7 +99,7 @@ class Overlays:
 
     @contextmanager
     def use(self, relation: RelationInfo, layout: Layout, index: int) -> Iterator[Overlay]:
-        """The overlay, whose files stay until the block ends."""
+        """The overlay; its files are kept until the block ends."""
         overlay = self.at(relation, layout, index)
         try:
             yield overlay
@@ -109,7 +107,7 @@ class Overlays:
             self.release(overlay)
 
     def at(self, relation: RelationInfo, layout: Layout, index: int) -> Overlay:
-        """The overlay; its files stay until `release`, or until a sweep finds them older than any pin."""
+        """The overlay; its files are kept until `release`, or until a sweep finds them older than any pin."""
         with self._lock:
             known = self._known.get((layout, index))
             if known is not None and known.made_at > time.time() - FRESH_S:
@@ -127,99 +125,138 @@ class Overlays:
         return made
 
     def forget(self, relation_id: int) -> None:
-        """Drops answers about a relation that has changed its runs or is gone."""
+        """Drops the cached overlays of a relation whose runs have changed or that is gone."""
         with self._lock:
             dead = self._drop(relation_id)
         self._storage.remove(dead)
 
     def release(self, overlay: Overlay) -> None:
-        """Says that a user of `at` is done."""
-        path = overlay.tail_path
-        if path is None:
-            return
+        """Ends a use that began with `at`."""
         with self._lock:
-            self._users[path] = left = self._users.get(path, 1) - 1
-            if left <= 0:
-                del self._users[path]
-            unused = left <= 0 and all(o.tail_path != path for o in self._known.values())
-        if unused:
-            self._storage.remove([path])
+            for path in overlay.temporary:
+                self._users[path] = left = self._users.get(path, 1) - 1
+                if left <= 0:
+                    del self._users[path]
+            unused = [] if any(o is overlay for o in self._known.values()) else self._unused([overlay])
+        self._storage.remove(unused)
+
+    @contextmanager
+    def written(self, tables: Iterable[pa.Table]) -> Iterator[list[str]]:
+        """Temporary files with the tables' rows, for Spark; removed when the block ends."""
+        paths: list[str] = []
+        try:
+            for table in tables:
+                path = f"{TAIL_FOLDER}/rows-{uuid.uuid4().hex[:12]}-{int(time.time())}.parquet"
+                with self._storage.write(path) as f:
+                    pq.write_table(table, f)
+                paths.append(path)
+            yield paths
+        finally:
+            self._storage.remove(paths)
 
     def sweep(self, older_than_s: float = PIN_S) -> None:
-        """Removes tail files that nobody can use any more."""
+        """Removes tail files that are not in use and older than any reader."""
         with self._lock:
-            known = {o.tail_path for o in self._known.values()} | set(self._users)
+            known = {path for o in self._known.values() for path in o.temporary} | set(self._users)
         limit = time.time() - older_than_s
         for path in self._storage.list(TAIL_FOLDER):
-            made_at = int(path.rsplit("-", 1)[1].split(".")[0])
-            if path not in known and made_at < limit:
+            if path not in known and _made_at(path) < limit:
                 self._storage.remove([path])
 
     def _drop(self, relation_id: int, keep: Overlay | None = None) -> list[str]:
-        """Forgets the relation's answers except one; gives the files that nobody uses."""
+        """Drops the relation's cached overlays except one; returns the files that are now unused."""
         superseded = [k for k, v in self._known.items() if v.relation_id == relation_id and v is not keep]
         return self._unused([self._known.pop(k) for k in superseded])
 
     def _unused(self, overlays: Sequence[Overlay]) -> list[str]:
-        return [o.tail_path for o in overlays if o.tail_path and not self._users.get(o.tail_path)]
+        return [path for o in overlays for path in o.temporary if not self._users.get(path)]
 
     def _hold(self, overlay: Overlay) -> None:
-        if overlay.tail_path is not None:
-            self._users[overlay.tail_path] = self._users.get(overlay.tail_path, 0) + 1
+        for path in overlay.temporary:
+            self._users[path] = self._users.get(path, 0) + 1
+
+    def make_runs(
+        self, relation: RelationInfo, layout: Layout, index: int, limit: int, most_s: float = math.inf
+    ) -> int:
+        """Turns a tail of more than `limit` changes into runs, as the owner, and starts none after `most_s`.
+
+        Returns how many changes follow the last run.
+        """
+        until = time.monotonic() + most_s
+        assert self._held is not None
+        lease = self._held.of(Name.relation(relation.id))
+
+        def more() -> bool:
+            return time.monotonic() < until
+
+        sees = self._sees(relation)
+        made = self._runs.write(relation, layout, index, sees, lease, limit=limit, more=more)
+        if made.runs:
+            self.forget(relation.id)
+        return made.tail
 
     def _make(self, relation: RelationInfo, layout: Layout, index: int) -> Overlay:
-        start = max(layout.log_index, relation.origin.begin_index)
+        start, began = max(layout.index_for(relation), relation.origin.begin_index), time.time()
         with self._meta.read() as c:
             changes = changes_of.count(c, relation, start, index)
-            live = meta_runs.live(c, relation.id, start, index) if changes and settled(relation, layout) else []
         if not changes or not layout.spans:
             if layout.spans:
                 self._check_history(relation, start, index)
-            return _nothing(relation, index)
-        chain = usable(live, start)
+            return Overlay(relation.id, index, (), frozenset(), (), no_holes(relation), 0, began)
+        long = changes > self._settings.slice_changes
+        if long and self._held is not None and self._is_newest(layout):  # spares later readers the decoding
+            self.make_runs(relation, layout, index, self._settings.slice_changes)
+        began = time.time()  # runs of the chain may be removed some time after this
+        chain = self._chain(relation, layout, start, index)
         after = chain[-1].last_index if chain else start
-        tail, emptied = self.net_tail(relation, layout, after, index, chain)
+        sees = self._sees(relation)
+        emptied = rule.truncated(layout, self.changes.truncates(relation, after, index), sees)
+        netting = Netting(relation, layout, sees, emptied)
+        layers, holes = self._tail(netting, after, index, [layer_of(r) for r in chain])
+        temporary = tuple(layer.path for layer in layers)
         self._check_history(relation, after, index)
         last_emptied = max((r.truncate_index for r in chain), default=0)
         if last_emptied:
             emptied = np.maximum(emptied, last_emptied)
-        # a TRUNCATE in a settled layout ends everything before it, runs too
+        # a TRUNCATE in a settled layout removes everything before it, including runs
         everywhere = int(emptied.min()) if layout.settled and len(emptied) else 0
-        layers = [Layer(r.path, r.rows, r.missing) for r in chain if r.last_index >= everywhere and r.rows]
-        tail_path = None
-        if tail.num_rows:
-            tail_path = self._write_tail(relation, index, tail)
-            layers.append(Layer(tail_path, tail.num_rows, has_missing(tail)))
-        return Overlay(
-            relation.id,
-            index,
-            tuple(layers),
-            frozenset(np.flatnonzero(emptied).tolist()),
-            tail,
-            tail_path,
-            holes(tail).select(list(relation.key)),
-            changes,
-            time.time(),
-        )
+        runs = [layer_of(r) for r in chain if r.last_index >= everywhere and r.rows]
+        ended = frozenset(np.flatnonzero(emptied).tolist())
+        return Overlay(relation.id, index, (*runs, *layers), ended, temporary, holes, changes, began)
+
+    def _chain(self, relation: RelationInfo, layout: Layout, start: int, index: int) -> list[RunInfo]:
+        """The runs that a read can use."""
+        if not settled(relation, layout):
+            return []
+        with self._meta.read() as c:
+            live = meta_runs.live(c, relation.id, start, index)
+        return usable(live, start, relation.schema_version)
+
+    def _is_newest(self, layout: Layout) -> bool:
+        """Whether this is the newest layout: runs for an older one would overlap with its runs."""
+        with self._meta.read() as c:
+            newest = epochs.newest(c)
+            return newest is not None and epochs.layout_at(c, layout.relation_id, newest.id) == layout
+
+    def _tail(self, netting: Netting, after: int, index: int, runs: Sequence[Layer]) -> tuple[list[Layer], pa.Table]:
+        """The changes in (after, index] as layers on top of the runs, and the keys that cannot be completed."""
+        relation, made, holes = netting.relation, list[Layer](), no_holes(netting.relation)
+        try:
+            for part in self.changes.slices(relation, after, index):
+                older = touched_in(self._storage, relation, [*runs, *made], part.table)
+                netted = netting.layer(part.table, older)
+                holes = still_holes(relation, holes, netted)
+                if netted.num_rows:
+                    made.append(Layer(self._write(relation, index, netted), netted.num_rows, has_missing(netted)))
+        except BaseException:
+            self._storage.remove([layer.path for layer in made])
+            raise
+        return made, holes
 
     def _check_history(self, relation: RelationInfo, after: int, index: int) -> None:
-        """Asked after the changes were read: what is there now was there then."""
+        """Called after the changes were read: history that exists now existed then."""
         with self._meta.read() as c:
             check_history(c, relation, after, index)
-
-    def net_tail(
-        self, relation: RelationInfo, layout: Layout, after: int, index: int, chain: Sequence[RunInfo]
-    ) -> tuple[pa.Table, np.ndarray[tuple[int], np.dtype[np.int64]]]:
-        """The netted changes in (after, index] over the runs before them, and per span its last TRUNCATE there."""
-        changes = self.tails.changes(relation, after, index)
-        sees = self._sees(relation)
-        emptied = truncated(layout, changes, sees)
-        before = []
-        if chain and changes[MISSING].null_count < changes.num_rows:  # a missing value may stand in a run
-            before = [touched(read_run(self._storage, relation, r), changes, relation.key) for r in chain]
-        judgement = judge(relation, layout, changes, sees)
-        netted = net([*before, changes], relation.columns, relation.key, judgement)
-        return after_truncate(relation, layout, netted, emptied), emptied
 
     def _sees(self, relation: RelationInfo) -> Sees:
         if self._given is not None:
@@ -231,64 +268,14 @@ class Overlays:
             self._kinds[relation.origin.connection_id] = known
         return known
 
-    def _write_tail(self, relation: RelationInfo, index: int, tail: pa.Table) -> str:
+    def _write(self, relation: RelationInfo, index: int, netted: pa.Table) -> str:
         path = f"{TAIL_FOLDER}/{relation.id}/{index:020d}-{uuid.uuid4().hex[:12]}-{int(time.time())}.parquet"
         with self._storage.write(path) as f:
-            write_layer(f, tail, compression="none")
+            write_layer(f, netted, compression="none")
         return path
 
 
-def check_history(c: Connection, relation: RelationInfo, after: int, index: int) -> None:
-    """Raises if the changelog no longer holds (after, index]: what is not there must not look like no change."""
-    first = changes_of.first_kept(c, relation)
-    if after < index and first > after + 1:
-        raise DataError(
-            "data.history_missing",
-            f"{relation.name} needs changes from {after + 1} on, and the changelog begins at {first}",
-            f"RESYNC TABLE {relation.name} reads it again.",
-        )
-
-
-def usable(live: Sequence[RunInfo], after: int) -> list[RunInfo]:
-    """The runs that follow each other without a gap from `after` on; what straddles it is of no use."""
-    chain: list[RunInfo] = []
-    for run in live:
-        if run.first_index == after + 1:
-            chain.append(run)
-            after = run.last_index
-    return chain
-
-
-def has_missing(netted: pa.Table) -> bool:
-    return bool(netted[MISSING].null_count < netted.num_rows)
-
-
-def write_layer(file: object, netted: pa.Table, compression: str) -> None:
-    """Writes a layer the way Spark reads it fastest."""
-    pq.write_table(
-        netted,
-        file,
-        compression=compression,
-        write_statistics=False,  # Arrow leaves NaN out of a maximum, and Spark would skip such rows
-        use_dictionary=False,
-        row_group_size=131_072,
-        store_decimal_as_integer=True,
-        coerce_timestamps="us",
-    )
-
-
-def read_run(storage: Storage, relation: RelationInfo, run: RunInfo) -> pa.Table:
-    """A run's rows."""
-    table = pq.read_table(storage.open(run.path))
-    return table.cast(overlay_schema(relation.columns, relation.key))
-
-
-def read_keys(storage: Storage, overlay: Overlay, column: str) -> pa.Array:
-    """One key column of all layers."""
-    parts = [pq.read_table(storage.open(layer.path), columns=[column]) for layer in overlay.layers]
-    return pa.concat_tables(parts)[column].combine_chunks() if parts else overlay.tail[column].combine_chunks()
-
-
-def _nothing(relation: RelationInfo, index: int) -> Overlay:
-    empty = overlay_schema(relation.columns, relation.key).empty_table()
-    return Overlay(relation.id, index, (), frozenset(), empty, None, empty.select(list(relation.key)), 0, time.time())
+def _made_at(path: str) -> float:
+    """When a tail file was written, by its name; 0 for any other file."""
+    made_at = path.rpartition("-")[2].partition(".")[0]
+    return float(made_at) if made_at.isdecimal() else 0.0

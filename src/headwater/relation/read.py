@@ -1,30 +1,37 @@
-"""A relation at an index as a DataFrame: the base at its pinned version with the overlay laid over it.
+"""A relation at an index as a DataFrame: the base at its pinned version under the overlay.
 
-No Python worker takes part: layers are Parquet files, their keys are broadcast, and the base is read once (and once
-more for the key columns of rows whose missing values the base holds).
+No Python worker is involved: layers are Parquet files, their keys are broadcast, and the base is read once (plus its
+key columns once more, for rows whose missing values it holds). Spark sorts and joins a backlog that is too large to
+broadcast, and spills to disk.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import reduce
 
 from pyspark.sql import Column as Expression
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as fn
 
 from headwater.model import Layout, RelationInfo
 from headwater.relation.base import few_files
 from headwater.relation.filter import holds, may_hold
 from headwater.relation.keys import in_any
-from headwater.relation.overlay import Layer, Overlay
+from headwater.relation.layers import Layer
+from headwater.relation.overlay import Overlay
 from headwater.relation.schema import GONE, UPSERT, quoted
 from headwater.source.names import FROM, INDEX, MISSING, OP, TXN
 from headwater.storage import Storage
 
-BROADCAST_ROWS = 300_000  # whole rows; keys alone are always broadcast, the overlay's cap bounds them
-ONE_TASK_BYTES = 1 << 20  # so small a base is one task's, and is aggregated and sorted without a shuffle
+BROADCAST_ROWS = 300_000  # whole rows
+BROADCAST_KEYS = 1_000_000  # keys alone; folds keep most overlays below it
+STACKED_LAYERS = 8  # each is compared with all newer ones; beyond this all are sorted together
+SORTED_ROWS = 500_000  # per task
+_ORDER = "__order"
+ONE_TASK_BYTES = 1 << 20  # a base this small is one task, so it is aggregated and sorted without a shuffle
 
 
 def dataframe(
@@ -34,15 +41,15 @@ def dataframe(
     base = base_at(session, storage, relation, layout, overlay)
     if overlay.empty:
         return base
-    frames = layers(session, storage, relation, overlay)
-    rows = _without(base, relation, frames)
-    for row in resolved(relation, overlay, base, frames):
+    laid = layers(session, storage, relation, overlay)
+    rows = _without(base, relation, laid)
+    for row in resolved(relation, base, laid):
         rows = rows.unionAll(row.where(fn.col(OP) == UPSERT).select(*_columns(relation)))
     return rows
 
 
 def empty(session: SparkSession, relation: RelationInfo) -> DataFrame:
-    """The relation without rows; Spark knows that it has none before it runs anything."""
+    """The relation without rows; Spark knows at planning time that it is empty."""
     return session.range(0).select(*(fn.lit(None).cast(c.lake_type).alias(c.name) for c in relation.columns))
 
 
@@ -63,7 +70,7 @@ def base_at(
 
 
 def _stored(session: SparkSession, storage: Storage, relation: RelationInfo, version: int) -> DataFrame:
-    """A version of the base as it is. Delta is asked only where it knows more than a list of files."""
+    """A version of the base as stored. Read through Delta only if a list of files is not enough."""
     url = storage.address(relation.base_path)
     few = few_files(storage, relation.base_path, version)
     if few is None or few.marked:
@@ -75,31 +82,30 @@ def _stored(session: SparkSession, storage: Storage, relation: RelationInfo, ver
     return rows.coalesce(1) if few.bytes <= ONE_TASK_BYTES else rows
 
 
-def resolved(relation: RelationInfo, overlay: Overlay, base: DataFrame, frames: Sequence[DataFrame]) -> list[DataFrame]:
-    """The overlay's rows (relation columns and `__op`), each key once, missing values taken from the base."""
+def resolved(relation: RelationInfo, base: DataFrame, laid: Sequence[Laid]) -> list[DataFrame]:
+    """The overlay's rows (relation columns and `__op`), each key once, with missing values taken from the base."""
     result, incomplete, count = [], [], 0
-    for layer, visible in zip(overlay.layers, _visible(relation, frames), strict=True):
+    for layer, visible in zip(laid, _visible(relation, laid), strict=True):
         if layer.missing:
             incomplete.append(visible.where(fn.col(MISSING).isNotNull()))
             visible = visible.where(fn.col(MISSING).isNull())
             count += layer.rows
         result.append(visible.select(*_columns(relation), fn.col(OP)))
-    if incomplete:  # of all layers together: the base is searched once
+    if incomplete:  # of all layers together, so that the base is searched once
         result.append(_filled(relation, base, reduce(DataFrame.unionAll, incomplete), count))
     wanted = holds(relation)
     return result if wanted is None else [_judged(rows, wanted) for rows in result]
 
 
-def lost(relation: RelationInfo, overlay: Overlay, base: DataFrame, frames: Sequence[DataFrame]) -> DataFrame | None:
-    """The keys of rows whose missing values the base was to have but has not: the table never read them."""
-    visible = zip(overlay.layers, _visible(relation, frames), strict=True)
-    found = [rows for layer, rows in visible if layer.missing]
+def lost(relation: RelationInfo, base: DataFrame, laid: Sequence[Laid]) -> DataFrame | None:
+    """The keys of rows whose missing values should be in the base but are not: the table never read them."""
+    found = [rows for layer, rows in zip(laid, _visible(relation, laid), strict=True) if layer.missing]
     return _unfilled(relation, base, reduce(DataFrame.unionAll, found)) if found else None
 
 
-def _visible(relation: RelationInfo, frames: Sequence[DataFrame]) -> list[DataFrame]:
-    """Of each layer the rows that no newer layer names."""
-    return [_without(frame, relation, frames[i + 1 :]) for i, frame in enumerate(frames)]
+def _visible(relation: RelationInfo, laid: Sequence[Laid]) -> list[DataFrame]:
+    """For each layer, the rows whose keys no newer layer names."""
+    return [_without(layer.frame, relation, laid[i + 1 :]) for i, layer in enumerate(laid)]
 
 
 def _unfilled(relation: RelationInfo, base: DataFrame, visible: DataFrame) -> DataFrame:
@@ -112,18 +118,37 @@ def _unfilled(relation: RelationInfo, base: DataFrame, visible: DataFrame) -> Da
 
 
 def _judged(rows: DataFrame, wanted: Expression) -> DataFrame:
-    """Rows that the filter does not want are gone from the table, whatever became of them upstream."""
+    """The rows, those that the filter excludes marked as gone, whatever happened to them upstream."""
     kept = fn.when(wanted, fn.col(OP)).otherwise(fn.lit(GONE).cast("tinyint"))
     return rows.withColumn(OP, kept)
 
 
-def layers(session: SparkSession, storage: Storage, relation: RelationInfo, overlay: Overlay) -> list[DataFrame]:
-    """The overlay's layers, oldest first."""
-    return [_layer(session, storage, relation, layer) for layer in overlay.layers]
+@dataclass(frozen=True, slots=True)
+class Laid:
+    """One layer, or several combined, as Spark reads it: `frame` has each key once, `keys` has all of them."""
+
+    frame: DataFrame
+    keys: DataFrame
+    rows: int
+    missing: bool
+
+
+def layers(session: SparkSession, storage: Storage, relation: RelationInfo, overlay: Overlay) -> list[Laid]:
+    """The overlay's layers, oldest first; combined if there are too many or they are too large to compare pairwise."""
+    frames = [_layer(session, storage, relation, layer) for layer in overlay.layers]
+    if len(frames) <= 1 or (len(frames) <= STACKED_LAYERS and overlay.rows <= BROADCAST_KEYS):
+        return [Laid(f, f, x.rows, x.missing) for f, x in zip(frames, overlay.layers, strict=True)]
+    keys = [fn.col(quoted(k)) for k in relation.key]
+    every = reduce(DataFrame.unionAll, frames)
+    newest_first = Window.partitionBy(*keys).orderBy(fn.col(INDEX).desc())
+    sorted_apart = every.repartition(max(1, overlay.rows // SORTED_ROWS), *keys)
+    numbered = sorted_apart.withColumn(_ORDER, fn.row_number().over(newest_first))
+    newest = numbered.where(fn.col(_ORDER) == 1).drop(_ORDER)
+    return [Laid(newest, every, overlay.rows, any(layer.missing for layer in overlay.layers))]
 
 
 def _filled(relation: RelationInfo, base: DataFrame, incomplete: DataFrame, count: int) -> DataFrame:
-    """Rows that lack columns, joined with the base row that has them; a row without one is a hole and stays hidden."""
+    """Incomplete rows joined with the base rows that complete them; a row without one is a hole and stays hidden."""
     stored = base.select(*(fn.col(quoted(c.name)).alias(f"__b{i}") for i, c in enumerate(relation.columns)))
     ordinals = {c.name: i for i, c in enumerate(relation.columns)}
     matches = [fn.col(f"__b{ordinals[k]}") == _origin(k) for k in relation.key]
@@ -142,16 +167,17 @@ def _origin(key: str) -> Expression:
     return fn.when(fn.col(FROM).isNull(), fn.col(quoted(key))).otherwise(fn.col(f"{FROM}.{quoted(key)}"))
 
 
-def _without(rows: DataFrame, relation: RelationInfo, frames: Sequence[DataFrame]) -> DataFrame:
+def _without(rows: DataFrame, relation: RelationInfo, laid: Sequence[Laid]) -> DataFrame:
     """The rows whose key none of the layers names."""
-    if not frames:
+    if not laid:
         return rows
     keys = reduce(
         DataFrame.unionAll,
-        (f.select(*(fn.col(quoted(k)).alias(f"__k{i}") for i, k in enumerate(relation.key))) for f in frames),
+        (x.keys.select(*(fn.col(quoted(k)).alias(f"__k{i}") for i, k in enumerate(relation.key))) for x in laid),
     )
     matches = [fn.col(quoted(k)) == fn.col(f"__k{i}") for i, k in enumerate(relation.key)]
-    return rows.join(fn.broadcast(keys), _all(matches), "left_anti")
+    few = sum(x.rows for x in laid) <= BROADCAST_KEYS
+    return rows.join(fn.broadcast(keys) if few else keys, _all(matches), "left_anti")
 
 
 def _layer(session: SparkSession, storage: Storage, relation: RelationInfo, layer: Layer) -> DataFrame:
@@ -159,7 +185,7 @@ def _layer(session: SparkSession, storage: Storage, relation: RelationInfo, laye
 
 
 def _literal(path: str) -> str:
-    """The path for Spark: a home may have any name, but Spark takes these characters for a pattern."""
+    """The path with Spark's glob characters escaped: a home may have any name."""
     return re.sub(r"([{}\[\]*?\\])", r"\\\1", path)
 
 

@@ -1,6 +1,7 @@
-"""Upkeep of a base, carried out: rewrites that change no row, checkpoints, and VACUUM.
+"""Executes upkeep of a base: rewrites that change no row, checkpoints, and VACUUM.
 
-Only the base's committer may call what writes here (see base.py), and no version that meta still names may lose files.
+Only the base's committer may call the functions that write (see base.py), and no version that meta still names may
+lose files.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ EPOCH = datetime.date(1970, 1, 1)
 
 @dataclass(frozen=True, slots=True)
 class Dead:
-    """Files beside a base that its newest version does not need and that are older than the history that is kept."""
+    """Files next to a base that its newest version does not need and that are older than the retained history."""
 
     files: int
     bytes: int
@@ -49,7 +50,7 @@ def look(storage: Storage, relation: RelationInfo) -> tuple[int, list[BaseFile]]
 
 
 def rewrite(session: SparkSession, storage: Storage, relation: RelationInfo, way: Rewrite) -> None:
-    """Carries a rewrite out, in a session of its own. The newest version afterwards holds the rows it held before."""
+    """Executes a rewrite in its own session. The newest version holds the same rows as before."""
     own = session.newSession()
     own.conf.set("spark.sql.session.timeZone", "UTC")
     path = storage.address(relation.base_path)
@@ -58,7 +59,7 @@ def rewrite(session: SparkSession, storage: Storage, relation: RelationInfo, way
         own.conf.set("spark.databricks.delta.optimize.maxFileSize", str(TARGET_BYTES))
         SparkTable.forPath(own, path).optimize().executeCompaction()
     elif way.way is Way.PURGE:
-        # files are rewritten one by one: putting several into one would lose their key order
+        # rewrite files one by one: combining them would lose their key order
         own.conf.set("spark.databricks.delta.optimize.maxFileSize", "1")
         own.sql(f"REORG TABLE delta.{quoted(path)} APPLY (PURGE)")
     else:
@@ -81,21 +82,21 @@ def _in_key_order(session: SparkSession, path: str, relation: RelationInfo, way:
 
 
 def checkpoint(storage: Storage, relation: RelationInfo) -> None:
-    """Writes down the base's newest version as a whole, so that readers need not replay the commits before it."""
+    """Writes a checkpoint of the base's newest version, so that readers need not replay earlier commits."""
     table = delta_table(storage, relation.base_path)
     table.create_checkpoint()
     commits.make_durable(storage, relation.base_path, int(table.version()), int(table.version()))
 
 
 def committed_at(storage: Storage, relation: RelationInfo, version: int) -> float | None:
-    """When a version was committed; None if its commit has been cleaned up, so is older than the log that is kept."""
+    """When a version was committed; None if its commit is older than the retained log."""
     path = f"{relation.base_path}/_delta_log/{version:020d}.json"
     found = storage.stat(path)
     return None if found is None else found.modified_at
 
 
 def dead(storage: Storage, relation: RelationInfo, before: float) -> Dead:
-    """What VACUUM would find, about: deletion vectors are counted against the files that have one."""
+    """Approximately what VACUUM would remove: deletion vectors are only counted, not matched to their files."""
     table = delta_table(storage, relation.base_path)
     live = set(pa.table(table.get_add_actions(flatten=True))["path"].to_pylist())
     marked = len(_deleted(table))
@@ -114,19 +115,19 @@ def dead(storage: Storage, relation: RelationInfo, before: float) -> Dead:
 
 
 def vacuum(session: SparkSession, storage: Storage, relation: RelationInfo, hours: int) -> None:
-    """Removes files that no version of the last so many hours needs, and such as no version ever had.
+    """Removes files that no version of the last `hours` hours needs, and files that never belonged to a version.
 
-    Spark does it, because it knows deletion vectors.
+    Done by Spark because it handles deletion vectors.
     """
     own = session.newSession()
-    own.conf.set("spark.databricks.delta.retentionDurationCheck.enabled", "false")  # pins and epochs are what is kept
-    own.conf.set("spark.databricks.delta.vacuum.logging.enabled", "false")  # two commits that say nothing
+    own.conf.set("spark.databricks.delta.retentionDurationCheck.enabled", "false")  # pins and epochs protect readers
+    own.conf.set("spark.databricks.delta.vacuum.logging.enabled", "false")  # saves two empty commits
     own.conf.set("spark.sql.sources.parallelPartitionDiscovery.parallelism", "2")  # 10,000 tasks by default: 48 s
     SparkTable.forPath(own, storage.address(relation.base_path)).vacuum(hours)
 
 
 def _deleted(table: DeltaTable) -> dict[str, int]:
-    """File name → how many of its rows are marked as gone, for files that have such rows."""
+    """File name → how many of its rows are marked as deleted, for files that have such rows."""
     found: dict[str, int] = {}
     for batch in table.deletion_vectors():
         for path, kept in zip(*(pa.array(column) for column in pa.record_batch(batch).columns), strict=True):
@@ -135,7 +136,7 @@ def _deleted(table: DeltaTable) -> dict[str, int]:
 
 
 def _ends(actions: pa.Table, name: str, relation: RelationInfo) -> list[int | None]:
-    """The first key column's least or greatest value per file as a number; None where unknown."""
+    """The first key column's minimum or maximum in each file as a number; None where unknown."""
     if relation.key_columns[0].lake_type not in RANGED or name not in actions.column_names:
         return [None] * actions.num_rows
     numbers: list[int | None] = as_numbers(actions[name]).to_pylist()
@@ -143,7 +144,7 @@ def _ends(actions: pa.Table, name: str, relation: RelationInfo) -> list[int | No
 
 
 def _between(relation: RelationInfo, low: int, high: int) -> str:
-    """The range as a condition in SQL: Delta takes it as text only."""
+    """The range as an SQL condition: Delta accepts only text."""
     column = relation.key_columns[0]
     if column.lake_type == "DATE":
         ends = [f"DATE'{(EPOCH + datetime.timedelta(days=n)).isoformat()}'" for n in (low, high)]

@@ -1,33 +1,45 @@
-"""Runs: when a settled relation's tail has grown, its netted form becomes a file that outlives this process.
+"""Runs: when a settled relation's tail has grown long, its netted form becomes a file that outlives this process.
 
-Runs merge as they multiply: one that is not clearly larger than what follows it is netted together with it, so that
-a read meets two or three layers and each change is written a few times at most.
+A long tail becomes several runs, one per slice of the changelog. Runs are merged as they multiply: a run that is not
+clearly larger than what follows it is netted together with it, so that reads see few layers and each change is written
+only a few times. Large runs are left alone, so that a merge never needs much memory.
 """
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import Callable
-from dataclasses import dataclass
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 
 import pyarrow as pa
-from sqlalchemy.engine import Connection
 
+from headwater import crash
+from headwater.backfill import rule
+from headwater.backfill.rule import Sees
 from headwater.meta import changes as changes_of
 from headwater.meta import runs as meta_runs
 from headwater.meta.store import Meta
 from headwater.model import Layout, RelationInfo, RunInfo
+from headwater.ownership.lease import Lease
+from headwater.relation.changes import Changes, Slice, check_history
 from headwater.relation.judge import settled
+from headwater.relation.layers import Layer, Netting, has_missing, read_layer, touched_in, write_layer
 from headwater.relation.net import net
-from headwater.relation.overlay import Overlays, has_missing, read_run, usable, write_layer
 from headwater.storage import Storage
 
-GROWTH = 3  # a run stays as it is if it has at least this many times the rows that come after it
+GROWTH = 3  # a run is left alone if it has at least this many times the rows that come after it
+MERGED_ROWS, MERGED_BYTES = 500_000, 64 << 20  # upper bound of a merged run
+
+
+def folder(relation_id: int) -> str:
+    """The folder of a relation's runs, relative to the home."""
+    return f"runs/{relation_id}"
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a new run is made of: the runs it contains and the changes in (after, upto]."""
+    """The contents of a new run: the runs it replaces and the changes in (after, upto]."""
 
     contains: tuple[RunInfo, ...]
     after: int
@@ -35,73 +47,131 @@ class Plan:
     first_index: int
 
 
-def plan(chain: list[RunInfo], start: int, upto: int, changes: int, limit: int) -> Plan | None:
-    """The run that is due, or None. `chain` are the usable runs from `start` on, `changes` lie after them."""
-    if changes <= limit:
-        return None
+def plan(chain: Sequence[RunInfo], start: int, upto: int, changes: int) -> Plan:
+    """The run for the changes after a chain of runs that begins at `start`."""
     after = chain[-1].last_index if chain else start
-    kept, rows = list(chain), changes
-    while kept and kept[-1].rows < GROWTH * rows:
-        rows += kept.pop().rows
+    kept, rows, size = list(chain), changes, 0
+    while (
+        kept
+        and kept[-1].rows < GROWTH * rows
+        and rows + kept[-1].rows <= MERGED_ROWS
+        and size + kept[-1].bytes <= MERGED_BYTES
+    ):
+        merged = kept.pop()
+        rows, size = rows + merged.rows, size + merged.bytes
     contains = tuple(chain[len(kept) :])
     return Plan(contains, after, upto, kept[-1].last_index + 1 if kept else start + 1)
 
 
-def write(
-    overlays: Overlays,
-    storage: Storage,
-    meta: Meta,
-    relation: RelationInfo,
-    layout: Layout,
-    index: int,
-    *,
-    limit: int,
-    check: Callable[[Connection], None] | None = None,
-) -> RunInfo | None:
-    """Turns a tail that has grown past the limit into a run; None if none is due.
+def usable(live: Sequence[RunInfo], start: int, schema_version: int) -> list[RunInfo]:
+    """The runs that form a gapless chain over a base that holds `start`.
 
-    `check` is called in the transaction that publishes the run (the owner's fence).
+    A run is unusable if it straddles `start`, was written when the relation had other columns, or refers to rows of a
+    base that held something else (a fold has finished since): those rows may have moved to other keys.
     """
-    if not settled(relation, layout):
-        return None  # before that, which changes count depends on the reader's layout
-    start = max(layout.log_index, relation.origin.begin_index)
-    with meta.read() as c:
-        chain = usable(meta_runs.live(c, relation.id, start, index), start)
-        after = chain[-1].last_index if chain else start
-        changes = changes_of.count(c, relation, after, index)
-    due = plan(chain, start, index, changes, limit)
-    if due is None:
-        return None
-    table, truncate_index = _contents(overlays, storage, relation, layout, chain, due)
-    path = f"runs/{relation.id}/{due.first_index:020d}-{index:020d}-{uuid.uuid4().hex[:8]}.parquet"
-    with storage.create(path) as f:
-        write_layer(f, table, compression="lz4")
-    size, missing = storage.size(path), has_missing(table)
-    with meta.write() as c:
-        if check is not None:
-            check(c)
-        id = meta_runs.add(
-            c,
-            relation.id,
-            first_index=due.first_index,
-            last_index=index,
-            path=path,
-            rows=table.num_rows,
-            bytes=size,
-            missing=missing,
-            truncate_index=truncate_index,
-            replaces=[r.id for r in due.contains],
-        )
-    overlays.forget(relation.id)
-    return RunInfo(id, relation.id, due.first_index, index, path, table.num_rows, size, missing, truncate_index)
+    chain: list[RunInfo] = []
+    after = start
+    for run in live:
+        fits = run.base_index == start or not run.missing
+        if run.first_index == after + 1 and run.schema_version == schema_version and fits:
+            chain.append(run)
+            after = run.last_index
+    return chain
 
 
-def _contents(
-    overlays: Overlays, storage: Storage, relation: RelationInfo, layout: Layout, chain: list[RunInfo], due: Plan
-) -> tuple[pa.Table, int]:
-    """The netted rows of the planned run, and its last TRUNCATE (0: none)."""
-    tail, emptied = overlays.net_tail(relation, layout, due.after, due.upto, chain)
-    truncate_index = max(int(emptied.max(initial=0)), *(r.truncate_index for r in due.contains), 0)
-    tables = [read_run(storage, relation, r) for r in due.contains if r.last_index >= truncate_index]
-    # `__from` names base rows in every layer (the tail was netted over the runs), so the newest row of a key wins
-    return net([*tables, tail], relation.columns, relation.key), truncate_index
+def layer_of(run: RunInfo) -> Layer:
+    return Layer(run.path, run.rows, run.missing)
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """How many runs were written, and how many changes follow the last one."""
+
+    runs: int
+    tail: int
+
+
+@dataclass(slots=True)
+class RunWriter:
+    """Writes runs. Thread-safe: if several threads want a relation's runs, the first writes and the others wait."""
+
+    storage: Storage
+    meta: Meta
+    changes: Changes
+    _locks: defaultdict[int, threading.Lock] = field(default_factory=lambda: defaultdict(threading.Lock))
+
+    def write(
+        self,
+        relation: RelationInfo,
+        layout: Layout,
+        index: int,
+        sees: Sees,
+        held: Lease,
+        *,
+        limit: int,
+        more: Callable[[], bool] = lambda: True,
+    ) -> Made:
+        """Turns a tail of more than `limit` changes into runs, slice by slice, for as long as `more()`."""
+        if not settled(relation, layout):
+            return Made(0, 0)  # which changes count still depends on the reader's layout
+        written = 0
+        with self._locks[relation.id]:
+            while True:
+                start = max(layout.index_for(relation), relation.origin.begin_index)
+                with self.meta.read() as c:
+                    chain = usable(meta_runs.live(c, relation.id, start, index), start, relation.schema_version)
+                    after = chain[-1].last_index if chain else start
+                    changes = changes_of.count(c, relation, after, index)
+                if changes <= limit or not more():
+                    return Made(written, changes)
+                part = next(iter(self.changes.slices(relation, after, index)))
+                with held.under_way.writing(folder(relation.id)):
+                    self._write(relation, layout, chain, start, part, sees, held)
+                written += 1
+
+    def _write(
+        self,
+        relation: RelationInfo,
+        layout: Layout,
+        chain: Sequence[RunInfo],
+        start: int,
+        part: Slice,
+        sees: Sees,
+        held: Lease,
+    ) -> None:
+        due = plan(chain, start, part.upto, part.table.num_rows)
+        truncates = self.changes.truncates(relation, part.after, part.upto)
+        emptied = rule.truncated(layout, truncates, sees)
+        older = touched_in(self.storage, relation, [layer_of(r) for r in chain], part.table)
+        tail = Netting(relation, layout, sees, emptied).layer(part.table, older)
+        truncate_index = max([int(emptied.max(initial=0)), *(r.truncate_index for r in due.contains)])
+        rows = self._merged(relation, due, tail, truncate_index)
+        path = f"{folder(relation.id)}/{held.permit.new_file(f'{due.first_index:020d}-{due.upto:020d}', 'parquet')}"
+        with self.storage.create(path) as f:
+            write_layer(f, rows, compression="lz4")
+        with self.meta.owned(held) as c:
+            crash.here("run.written")
+            check_history(c, relation, part.after, part.upto)
+            meta_runs.add(
+                c,
+                relation.id,
+                first_index=due.first_index,
+                last_index=due.upto,
+                path=path,
+                rows=rows.num_rows,
+                bytes=self.storage.size(path),
+                missing=has_missing(rows),
+                schema_version=relation.schema_version,
+                base_index=start,
+                truncate_index=truncate_index,
+                replaces=[r.id for r in due.contains],
+            )
+
+    def _merged(self, relation: RelationInfo, due: Plan, tail: pa.Table, truncate_index: int) -> pa.Table:
+        """The rows of the planned run."""
+        contained = [r for r in due.contains if r.last_index >= truncate_index]
+        if not contained:
+            return tail
+        tables = [read_layer(self.storage, relation, r.path) for r in contained]
+        # `__from` names base rows in every layer (the tail was netted over the runs), so the newest row of a key wins
+        return net([*tables, tail], relation.columns, relation.key)

@@ -1,4 +1,4 @@
-"""The columns that stand beside a relation's own in changes and overlays, and names for Spark."""
+"""The extra columns of changes and overlays, and quoting of names for Spark."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from headwater.decode.values import arrow_schema
 from headwater.model import Column
 from headwater.source.names import FROM, INDEX, MISSING, OP, TXN
 
-UPSERT = 1  # the row is now this
-GONE = 3  # the row is no more
+UPSERT = 1  # this is the row's current state
+GONE = 3  # the row no longer exists
 
 
 def key_struct(columns: Sequence[Column], key: Sequence[str]) -> pa.StructType:

@@ -1,29 +1,29 @@
-"""What a base needs: files rewritten in key order, deletion vectors purged, dead files removed. Decisions only.
+"""Decides what upkeep a base needs: rewriting files in key order, purging deletion vectors, removing dead files.
 
-Scans write files that are narrow (a key range each), folds write small ones that are wide (changed rows from anywhere)
-and mark rows of old files as gone. So files and marks grow with every fold, and a rewrite must put the rows back into
-key order, or skipping files by key would be worth less with every fold.
+Scans write narrow files (one key range each); folds write small, wide ones (changed rows from anywhere) and mark rows
+of old files as deleted. So files and marks accumulate with every fold, and a rewrite must restore key order, or
+skipping files by key would become less effective with every fold.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-TARGET_BYTES = 128 << 20  # of a file that a rewrite makes
+TARGET_BYTES = 128 << 20  # of a file written by a rewrite
 SMALL_BYTES = TARGET_BYTES // 8
-STEP_BYTES = 512 << 20  # what one rewrite may read: it holds up covers and folds of its table meanwhile
-PURGE_SHARE = 0.25  # rows that are only marked as gone
-PURGE_ROWS = 50_000  # fewer cost a read nothing
-CHECKPOINT_LAG = 40  # commits since the last checkpoint; a writer makes one every 20, unless it fails to
+STEP_BYTES = 512 << 20  # that one rewrite may read: it blocks covers and folds of its table meanwhile
+PURGE_SHARE = 0.25  # of rows marked as deleted
+PURGE_ROWS = 50_000  # fewer do not slow a read down
+CHECKPOINT_LAG = 40  # commits since the last checkpoint; a writer makes one every 20, unless that fails
 VACUUM_BYTES = 256 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class BaseFile:
-    """A file of a base; `low` and `high` are the first key column's ends as a number, None where they are not known."""
+    """A file of a base; `low` and `high` are the first key column's range as numbers, None if unknown."""
 
     bytes: int
     rows: int
@@ -43,7 +43,7 @@ class Way(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Rewrite:
-    """A rewrite that is due; `low` and `high` (inclusive) with RANGE only. `bytes` is about what it reads."""
+    """A rewrite that is due; `low` and `high` (inclusive) with RANGE only. `bytes`: approximately how much it reads."""
 
     way: Way
     bytes: int
@@ -54,9 +54,8 @@ class Rewrite:
 def due(files: Sequence[BaseFile], *, many: int, step_bytes: int = STEP_BYTES) -> Rewrite | None:
     """The rewrite that a base needs most, or None.
 
-    A small base is rewritten whole. Of a large one, a key range that holds many small files or many marked rows; where
-    ranges are not known, or the small files lie across each other all over the table, Delta's own ways, which keep no
-    order.
+    A small base is rewritten whole; a large one, in a key range with many small files or many marked rows. Where ranges
+    are unknown, or small files overlap all over the table, Delta's own methods are used, which do not preserve order.
     """
     small = [f for f in files if f.bytes < SMALL_BYTES]
     rows, deleted = sum(f.rows for f in files), sum(f.deleted for f in files)
@@ -76,7 +75,7 @@ def due(files: Sequence[BaseFile], *, many: int, step_bytes: int = STEP_BYTES) -
 
 
 def _of_small(files: Sequence[BaseFile], small: Sequence[BaseFile], many: int, step_bytes: int) -> Rewrite | None:
-    """The cheapest range that holds `many` small files whole, if it can be read in one step."""
+    """The cheapest range that contains `many` small files, if it can be read in one step."""
     ordered = sorted(small, key=_low)
     windows = []
     for i in range(len(ordered) - many + 1):
@@ -87,7 +86,7 @@ def _of_small(files: Sequence[BaseFile], small: Sequence[BaseFile], many: int, s
 
 
 def _of_marked(files: Sequence[BaseFile], step_bytes: int) -> Rewrite | None:
-    """The range of one file in which most rows are marked; what lies across it is rewritten with it."""
+    """The range of the file with the most marked rows; files that overlap with it are rewritten, too."""
     for f in sorted(files, key=lambda f: -f.deleted):
         window = _window(files, _low(f), _high(f))
         if f.deleted and window.bytes <= step_bytes:
@@ -111,29 +110,20 @@ def _high(file: BaseFile) -> int:
 
 
 def checkpoint_due(version: int, checkpoint: int) -> bool:
-    """Readers would have to replay too many commits."""
+    """Whether readers would have to replay too many commits."""
     return version - checkpoint >= CHECKPOINT_LAG
 
 
 def vacuum_due(dead_files: int, dead_bytes: int, live_bytes: int, *, many: int) -> bool:
-    """Enough lies about that no version needs: many files, or as much as the table itself and not little."""
+    """Whether there is enough to remove: many dead files, or at least as many bytes as in the table, and not few."""
     return dead_files >= max(many, 1) or dead_bytes >= max(live_bytes, VACUUM_BYTES)
 
 
 def retention_hours(now: float, keep_s: float, superseded_after: float | None) -> int:
-    """For how many hours VACUUM must spare removed files: those of `keep_s`, and of every version that is needed.
+    """For how many hours VACUUM must keep removed files: `keep_s`, and long enough for every needed version.
 
-    `superseded_after` is when the oldest needed version was committed, None if it is the newest. What was removed from
-    it was removed later than that. Whole hours, rounded up: Delta rounds a fraction, which would leave less than half
-    an hour without any protection.
+    `superseded_after` is when the oldest needed version was committed, None if it is the newest: its files were removed
+    later than that. Whole hours, rounded up: Delta rounds fractions, so less than half an hour would be no protection.
     """
     needed_s = 0.0 if superseded_after is None else now - superseded_after + 1
     return math.ceil(max(keep_s, needed_s) / 3600)
-
-
-def orphans(found: Iterable[str], known: Iterable[str], protected: Iterable[str] = ()) -> list[str]:
-    """The files that were found but that neither meta nor a running job knows.
-
-    Call it under the owner's lease, with `known` read after `found` was listed: a file is written before it is known.
-    """
-    return sorted(set(found) - set(known) - set(protected))

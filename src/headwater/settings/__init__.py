@@ -1,8 +1,8 @@
-"""Settings: what may be chosen about a home, in one table, and the values that are in force.
+"""Settings: everything configurable about a home, in one table, and the values in force.
 
 In: the command line, the environment, the home's settings file, in this order. Out: one immutable `Settings`, which
-an open home carries and hands to whoever needs it. A name that is not in the table, or a value that is not allowed, is
-an error that says where it stands. Nothing here is read again while a process runs.
+an open home carries. An unknown name or an invalid value is an error that says where it is. Nothing is read again
+while a process runs.
 
 `values` how a value is written · `table` every setting · `load` the layers
 """

@@ -1,4 +1,4 @@
-"""Reads the settings: the file, the environment, the command line; what comes later wins."""
+"""Reads the settings from the file, the environment and the command line; later ones override earlier ones."""
 
 from __future__ import annotations
 
@@ -21,26 +21,26 @@ CONF_VARIABLE = "HEADWATER_SPARK_CONF"
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """What a command line or a program says: a file to read instead of the home's, and values by name."""
+    """What a command line or a program sets: a file to read instead of the home's, and values by name."""
 
     file: str | None = None
     values: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def of(cls, file: str | None, pairs: Iterable[str] | None = None, master: str | None = None) -> Given:
-        """What `--config FILE`, `--set NAME=VALUE` and `--master URL` say."""
+        """What `--config FILE`, `--set NAME=VALUE` and `--master URL` set."""
         values = {}
         for pair in pairs or ():
             name, found, value = pair.partition("=")
             if not found:
                 raise InputError(
-                    "input.usage", f"--set {pair} is not NAME=VALUE", "Write for example --set fold.age=10min."
+                    "input.usage", f"--set {pair} is not NAME=VALUE", "Write, for example, --set fold.age=10min."
                 )
             values[name.strip()] = value
         return cls(file, values if master is None else values | {"spark.master": master})
 
     def arguments(self) -> tuple[str, ...]:
-        """The same for a process that this one starts."""
+        """The same, as arguments for a child process."""
         file = () if self.file is None else ("--config", str(Path(self.file).absolute()))
         return (*file, *(word for name, value in self.values.items() for word in ("--set", f"{name}={value}")))
 
@@ -50,7 +50,7 @@ NOTHING = Given()
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """One value as somebody wrote it."""
+    """One value as the user wrote it."""
 
     name: str
     text: str
@@ -58,7 +58,7 @@ class _Entry:
 
 
 def load(home: Path, given: Given = NOTHING) -> Settings:
-    """The settings of a home; an InputError says which value stands where and what is expected instead."""
+    """The settings of a home; an InputError says which value is wrong, where, and what is expected."""
     variables = config.variables()
     named = given.file or variables.get(FILE_VARIABLE)
     path = Path(named).absolute() if named else home / FILE
@@ -91,8 +91,10 @@ def _in_file(path: Path, label: str) -> Iterator[_Entry]:
     places = _places(text)
     for name, value in _flat(content):
         chosen = Chosen(Origin.FILE, f"{label} line {places[name]}")
-        if not isinstance(value, str | int | float):  # a bool is an int, too
-            raise _value_error(_Entry(name, "", chosen), "must be a text or a number", 'Write for example "10s" or 10.')
+        if not isinstance(value, str | int | float):  # a bool is also an int
+            raise _value_error(
+                _Entry(name, "", chosen), "must be a string or a number", 'Write, for example, "10s" or 10.'
+            )
         yield _Entry(name, str(value).lower() if isinstance(value, bool) else str(value), chosen)
 
 
@@ -102,7 +104,7 @@ def _file_error(path: Path, what: str) -> InputError:
 
 
 def _flat(content: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
-    """Names with their values: a table's name and a key make one, however they are nested."""
+    """Names with their values; a table's name and a key form one name, however deeply nested."""
     for key, value in content.items():
         if isinstance(value, dict):
             yield from _flat(value, f"{above}{key}.")
@@ -111,7 +113,7 @@ def _flat(content: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, An
 
 
 def _places(text: str) -> dict[str, int]:
-    """The line on which each name's value ends: the first after which a reader of the file knows it."""
+    """The line where each name's value ends: the first one after which the file parses with it."""
     found: dict[str, int] = {}
     rows = text.split("\n")
     for number in range(1, len(rows) + 1):
@@ -125,7 +127,7 @@ def _places(text: str) -> dict[str, int]:
 
 
 def _in_environment(variables: Mapping[str, str]) -> Iterator[_Entry]:
-    """Names in the environment that are not in the table may be anybody's: they are left alone."""
+    """Unknown names in the environment may belong to anyone: they are ignored."""
     for name, (_, setting) in TABLE.items():
         for variable in (setting.older_environment, setting.environment):
             if variables.get(variable, ""):
@@ -154,7 +156,7 @@ def _known(entry: _Entry) -> tuple[str, Setting]:
     if entry.name in TABLE:
         return TABLE[entry.name]
     near = difflib.get_close_matches(entry.name.lower(), [*TABLE, CONF], 1, 0.5)
-    hint = f"Did you mean {near[0]}?" if near else "`headwater settings` lists what there is."
+    hint = f"Did you mean {near[0]}?" if near else "`headwater settings` lists all of them."
     raise InputError("settings.unknown", f"{_where(entry)}there is no setting {entry.name}", hint)
 
 
@@ -169,12 +171,12 @@ def _pair(entry: _Entry) -> str:
     name = entry.name.removeprefix(CONF)
     if not name.startswith("spark."):
         raise _value_error(
-            entry, "is no name of Spark's", "Write the whole of it, for example spark.conf.spark.cores.max."
+            entry, "is not a Spark setting", "Write the full name, for example spark.conf.spark.cores.max."
         )
     if name in NAMED_BY_SPARK:
-        raise _value_error(entry, "has a setting of its own", f"Set {NAMED_BY_SPARK[name]}.")
+        raise _value_error(entry, "has its own setting", f"Set {NAMED_BY_SPARK[name]}.")
     if name in OURS:
-        raise _value_error(entry, "is what Headwater relies on", "Leave it out.")
+        raise _value_error(entry, "is reserved by Headwater", "Remove it.")
     return entry.text
 
 

@@ -1,7 +1,7 @@
-"""Every setting, as one table: name, kind, default, meaning. `Settings` holds the values that are in force.
+"""Every setting in one table: name, kind, default, meaning. `Settings` holds the values in force.
 
-A setting that bears the name of an option of a connection or a table (docs/sql.md) holds for those that do not say
-otherwise.
+A setting with the same name as an option of a connection or a table (docs/sql.md) applies to those that do not set
+the option.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ MOST = 1 << 40
 CONF = "spark.conf."
 TEXT = Kind(str.strip)
 
-# What Spark itself calls some settings, and who decides about the rest: a pair of `spark.conf` cannot.
+# Spark's own names for some settings, and settings that are not configurable: `spark.conf` may not set either.
 NAMED_BY_SPARK = {
     "spark.master": "spark.master",
     "spark.driver.memory": "spark.driver_memory",
@@ -30,11 +30,11 @@ NAMED_BY_SPARK = {
     "spark.authenticate.secret": "spark.secret",
 }
 OURS = ("spark.sql.extensions", "spark.sql.catalog.spark_catalog", "spark.sql.session.timeZone")
-_SENSITIVE = re.compile(r"(?i)secret|password|token|access[.]?key")  # as Spark itself sees it
+_SENSITIVE = re.compile(r"(?i)secret|password|token|access[.]?key")  # the same rule as Spark's own
 
 
 class Origin(StrEnum):
-    """Where a value comes from; each wins over those before it."""
+    """Where a value comes from; each overrides the ones before it."""
 
     DEFAULT = "default"
     FILE = "file"
@@ -44,7 +44,7 @@ class Origin(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One line of the table. `unset` says in words what holds where there is no value."""
+    """One line of the table. `unset` describes in words what applies without a value."""
 
     name: str
     kind: Kind
@@ -52,20 +52,20 @@ class Setting:
     doc: str
     unset: str = ""
     secret: bool = False
-    older_environment: str = ""  # a name from before there was a table
+    older_environment: str = ""  # an older name, from before this table existed
 
     @property
     def environment(self) -> str:
         return "HEADWATER_" + self.name.upper().replace(".", "_")
 
     def value(self, text: str) -> Any:
-        """What the program works with; ValueError says what is expected."""
+        """The value the program uses; a ValueError says what is expected."""
         return self.kind.value(self.kind.check(text))
 
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """Where a value that is not the default comes from: `place` is a line of a file or a variable."""
+    """Where a value that is not the default comes from; `place` is a line of a file or a variable."""
 
     origin: Origin
     place: str
@@ -82,7 +82,7 @@ def _text(name: str, unset: str, doc: str, **more: Any) -> Any:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Settings:
-    """The values in force. Made by `load`; `Settings()` holds the defaults."""
+    """The values in force. Created by `load`; `Settings()` holds the defaults."""
 
     meta_url: str = _text(
         "meta.url",
@@ -95,109 +95,123 @@ class Settings:
     flush_interval_s: float = _setting(
         "flush.interval", duration(0.01, 60), "250ms", "How often a capture publishes what it has received."
     )
-    # two inboxes, a segment and its compressed form: the capture stays below 300 MB
+    # two inboxes, a segment and its compressed form: keeps the capture below 300 MB
     flush_bytes: int = _setting(
-        "flush.bytes", amount(1 << 16, 1 << 28), "8MB", "How much a capture receives before it publishes at once."
+        "flush.bytes", amount(1 << 16, 1 << 28), "8MB", "How much a capture receives before it publishes immediately."
     )
     heartbeat_interval_s: float = _setting(
         "heartbeat.interval",
         duration(0, 3600),
         "10s",
-        "How often an idle upstream is made to move its log; `0` turns it off.",
+        "How often an idle upstream's log is made to advance; `0` turns it off.",
     )
     capture_silence_s: float = _setting(
         "capture.silence",
         duration(1, 3600),
         "20s",
-        "How long a capture may say nothing before it is replaced.",
+        "How long a capture may be silent before it is replaced.",
         older_environment="HEADWATER_CAPTURE_SILENCE_S",
     )
     retention_hours: int = _setting(
         "retention.hours",
         number(0, 24 * 365),
         "24",
-        "How long changes stay in the changelog at least, and at most for a table that has failed.",
+        "Minimum time that changes stay in the changelog; for a failed table, the maximum.",
     )
     changelog_max_bytes: int = _setting(
         "changelog.max_bytes",
         amount(0, 10**15),
         "0",
-        "Size of the changelog above which failed tables and `retention.hours` keep nothing; `0` is no limit.",
+        "Size of the changelog above which failed tables and `retention.hours` retain nothing; `0` is no limit.",
+    )
+    changelog_ahead_bytes: int = _setting(
+        "changelog.ahead_bytes",
+        amount(0, 10**15),
+        "16GB",
+        "Unfolded changes, in bytes of the changelog, above which the capture waits; `0` is no limit.",
     )
     history_s: float = _setting(
         "epoch.history",
         duration(0, 7 * DAY_S),
         "10min",
-        "How long an epoch stays readable that nobody has pinned.",
+        "How long an unpinned epoch stays readable.",
         older_environment="HEADWATER_HISTORY_S",
     )
-    rows_per_span: int = _setting(
-        "backfill.rows_per_span", number(1, 100_000_000), "200000", "Rows that one scan is planned for."
-    )
+    rows_per_span: int = _setting("backfill.rows_per_span", number(1, 100_000_000), "200000", "Planned rows per scan.")
     span_bytes: int = _setting(
         "backfill.span_bytes",
         amount(1 << 10, MOST),
         "64MB",
-        "Size that one scan is planned for, where its rows are short and a table does not say how many it wants.",
+        "Planned bytes per scan, if the rows are short and the table does not set their number.",
     )
     small_bytes: int = _setting(
         "backfill.small_bytes",
         amount(0, 1 << 30),
         "1MB",
-        "A smaller table is first read by the server itself, without a Spark task.",
+        "Tables smaller than this are first read by the server itself, without a Spark task.",
     )
     slice_s: float = _setting(
         "backfill.slice",
         duration(0.1, 600),
         "5s",
-        "How long a scan keeps its transaction open upstream before it hands the rest of its span back.",
+        "How long a scan keeps its transaction open upstream before it returns the rest of its span.",
     )
     tail_changes: int = _setting(
-        "tail.changes", number(1, 100_000_000), "50000", "Changes that a tail holds before it becomes a run."
+        "tail.changes", number(1, 100_000_000), "50000", "Changes in a tail before it becomes a run."
     )
     tail_memory_bytes: int = _setting(
-        "tail.memory", amount(1 << 20, MOST), "256MB", "Memory of the server for decoded changes of all tables."
+        "tail.memory", amount(1 << 20, MOST), "256MB", "Server memory for the decoded changes of all tables."
+    )
+    # some 0.5 kB of memory per change while it is decoded and netted
+    slice_changes: int = _setting(
+        "slice.changes",
+        number(1, 100_000_000),
+        "500000",
+        "Changes decoded and netted at once; longer backlogs and larger transactions are processed in slices.",
+    )
+    slice_bytes: int = _setting(
+        "slice.bytes", amount(1 << 16, 1 << 30), "64MB", "Bytes of changes decoded and netted at once."
     )
     fold_age_s: float = _setting(
         "fold.age",
         duration(0, 30 * DAY_S),
         "1h",
-        "How long an overlay may grow before it is folded, whatever its size.",
+        "How long an overlay may grow before it is folded, regardless of its size.",
         older_environment="HEADWATER_FOLD_AGE_S",
     )
     fold_changes: int = _setting(
         "fold.changes",
         number(1, 1_000_000_000),
         "1000000",
-        "Changes of an overlay above which it is folded at once, whatever the budget says.",
+        "Changes in an overlay above which it is folded immediately, regardless of the budget.",
     )
-    fold_budget: float = _setting("fold.budget", part(0.01, 1), "0.25", "Share of the time that folds may take.")
+    fold_budget: float = _setting("fold.budget", part(0.01, 1), "0.25", "Share of time that folds may take.")
     replaced_bytes: int = _setting(
         "fold.replaced_bytes",
         amount(0, 1 << 30),
         "4MB",
-        "A smaller base is written anew by a fold instead of merged into.",
+        "Bases smaller than this are rewritten by a fold instead of merged into.",
         older_environment="HEADWATER_REPLACED_BYTES",
     )
     replaced_memory_bytes: int = _setting(
         "fold.replaced_memory",
         amount(0, MOST),
         "64MB",
-        "If such a base and its overlay take more memory than this, they are merged all the same.",
+        "If such a base and its overlay take more memory than this, they are merged anyway.",
     )
     segment_age_s: float = _setting(
         "segment.age",
         duration(0, DAY_S),
         "1min",
-        "How old segments are when they merge.",
+        "Age at which segments are merged.",
         older_environment="HEADWATER_SEGMENT_AGE_S",
     )
     segment_bytes: int = _setting("segment.bytes", amount(1 << 16, 1 << 30), "64MB", "Size of a merged segment.")
     base_files: int = _setting(
-        "base.files", number(1, 1_000_000), "16", "So many small or dead files of a base make its upkeep due."
+        "base.files", number(1, 1_000_000), "16", "Small or dead files of a base that trigger its upkeep."
     )
     upkeep_budget: float = _setting(
-        "upkeep.budget", part(0.01, 1), "0.1", "Share of the time that upkeep of bases may take."
+        "upkeep.budget", part(0.01, 1), "0.1", "Share of time that upkeep of bases may take."
     )
     spark_master: str = _text(
         "spark.master",
@@ -208,19 +222,19 @@ class Settings:
         "spark.slots",
         number(0, 100_000),
         "0",
-        "Tasks that run at once: a query is cut into a third of them, scans and folds get a sixth each. "
-        "`0`: six per core of this machine; on a cluster a query is cut into as many tasks as there are cores.",
+        "Tasks that run at once: a query gets a third of them, scans and folds a sixth each. "
+        "`0`: six per core of this machine; on a cluster a query gets as many tasks as there are cores.",
     )
     spark_driver_memory: int = _setting(
         "spark.driver_memory",
         amount(512 << 20, MOST),
         "2GB",
-        "Memory of the Spark driver; with a local master it is all that Spark has.",
+        "Memory of the Spark driver; with a local master, all the memory Spark has.",
     )
     spark_driver_host: str = _text(
         "spark.driver_host",
         "`127.0.0.1`; on a cluster this machine's name",
-        "The address under which a cluster's workers reach the driver.",
+        "The address at which a cluster's workers reach the driver.",
     )
     spark_driver_bind: str = _text(
         "spark.driver_bind", "the same as `spark.driver_host`", "The address on which the driver listens."
@@ -229,21 +243,21 @@ class Settings:
     spark_python_path: str = _text(
         "spark.python_path",
         "this process's own `PYTHONPATH`",
-        "The `PYTHONPATH` of a cluster's tasks, where `headwater` is not installed in their Python.",
+        "The `PYTHONPATH` of a cluster's tasks, if `headwater` is not installed in their Python.",
     )
     spark_secret: str = _text(
         "spark.secret",
-        "each start makes its own",
+        "generated at each start",
         "A cluster's `spark.authenticate.secret`: `file:PATH`, `env:NAME`, or a value.",
         secret=True,
     )
-    spark_conf: Mapping[str, str] = field(default_factory=dict)  # `spark.conf.<name>`: whatever else Spark is told
-    file: str = ""  # that was read
-    arguments: tuple[str, ...] = ()  # with which a process that this one starts gets the same
-    chosen: Mapping[str, Chosen] = field(default_factory=dict)  # what was not left at its default
+    spark_conf: Mapping[str, str] = field(default_factory=dict)  # `spark.conf.<name>`: any other Spark setting
+    file: str = ""  # the file that was read
+    arguments: tuple[str, ...] = ()  # to pass the same settings to a child process
+    chosen: Mapping[str, Chosen] = field(default_factory=dict)  # values that are not the default
 
     def __repr__(self) -> str:
-        """Without values: some are secrets."""
+        """Without values, because some are secrets."""
         return f"Settings({', '.join(self.chosen)})"
 
 
@@ -252,13 +266,13 @@ TABLE: dict[str, tuple[str, Setting]] = {
     f.metadata["setting"].name: (f.name, f.metadata["setting"]) for f in fields(Settings) if "setting" in f.metadata
 }
 SPARK_CONF = Setting(
-    f"{CONF}NAME", TEXT, "", "Any other setting of Spark, by its own name.", unset="what Headwater or Spark chooses"
+    f"{CONF}NAME", TEXT, "", "Any other Spark setting, under its own name.", unset="what Headwater or Spark chooses"
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A setting as it is shown: secrets are not."""
+    """A setting as it is shown, with secrets hidden."""
 
     name: str
     value: str
@@ -290,7 +304,7 @@ class Line:
 
 
 def lines(settings: Settings) -> Iterator[Line]:
-    """Every setting with its value, where that comes from, and what it means."""
+    """Every setting with its value, origin and meaning."""
     for name, (attribute, setting) in TABLE.items():
         yield _line(settings, name, setting, getattr(settings, attribute))
     for name, value in settings.spark_conf.items():
@@ -299,7 +313,7 @@ def lines(settings: Settings) -> Iterator[Line]:
 
 
 def sensitive(name: str) -> bool:
-    """Whether a pair of Spark's holds a secret, by its name."""
+    """Whether a Spark setting holds a secret, judging by its name."""
     return _SENSITIVE.search(name) is not None
 
 
@@ -319,5 +333,5 @@ def _shown(setting: Setting, value: Any) -> str:
 
 
 def unset(name: str) -> str:
-    """What holds where a setting has no value, in words."""
+    """What applies without a value, in words."""
     return TABLE[name][1].unset if name in TABLE else ""

@@ -1,4 +1,4 @@
-"""How users write values: durations, sizes, shares, numbers. A check gives the one form, or says what is allowed."""
+"""How users write durations, sizes, shares, numbers. A check returns the canonical form or raises what is allowed."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _BYTES = {"": 1, "b": 1, "kb": 1 << 10, "mb": 1 << 20, "gb": 1 << 30, "tb": 1 <<
 
 
 def text(value: str) -> str:
-    """Any text that is not empty."""
+    """Any non-empty text."""
     if not value.strip() or "\x00" in value:
         raise ValueError("must not be empty")
     return value
 
 
 def one_of(*allowed: str) -> Check:
-    """One of some words."""
+    """One of the given words."""
 
     def check(value: str) -> str:
         if value.lower() not in allowed:
@@ -43,7 +43,7 @@ def whole(low: int, high: int) -> Check:
 
 
 def boolean(value: str) -> str:
-    """`true` or `false`, and words for them."""
+    """`true` or `false`, or a synonym."""
     if value.lower() in ("true", "on", "yes", "1"):
         return "true"
     if value.lower() in ("false", "off", "no", "0"):
@@ -93,7 +93,7 @@ def share(low: float, high: float) -> Check:
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of value: `check` gives its one form, `value` what the program works with, `show` what people read."""
+    """A kind of value: `check` returns its canonical form, `value` what the program uses, `show` what people read."""
 
     check: Check
     value: Callable[[str], Any] = str
@@ -117,7 +117,7 @@ def part(low: float, high: float) -> Kind:
 
 
 def show_seconds(value: float) -> str:
-    """`250ms`, `10s`, `10min`, `1h`: the largest unit that keeps it whole."""
+    """`250ms`, `10s`, `10min`, `1h`: the largest unit that gives a whole number."""
     for unit, factor in (("h", 3600.0), ("min", 60.0), ("s", 1.0)):
         if value and value % factor == 0:
             return f"{int(value / factor)}{unit}"
@@ -125,7 +125,7 @@ def show_seconds(value: float) -> str:
 
 
 def show_size(value: int) -> str:
-    """`8MB`: the largest unit that keeps it whole."""
+    """`8MB`: the largest unit that gives a whole number."""
     for unit in ("TB", "GB", "MB", "KB"):
         if value and value % _BYTES[unit.lower()] == 0:
             return f"{value // _BYTES[unit.lower()]}{unit}"

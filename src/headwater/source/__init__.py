@@ -1,6 +1,6 @@
 """Sources: everything that talks to an upstream database. Drivers appear only here.
 
 In: a connection's options. Out: its catalog, its log as raw messages, scans of its tables, what a scan saw.
-Promises: no lock that blocks a reader or writer; every session uses the fixed settings, so that a value has one text.
+Guarantees: no lock that blocks a reader or writer; every session uses fixed settings, so a value has one text form.
 Never: decodes values, writes to the home or to meta.
 """

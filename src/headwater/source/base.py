@@ -1,4 +1,4 @@
-"""The seam between Headwater and an upstream: what the capture needs of any database's log."""
+"""The seam between Headwater and an upstream: what the capture needs from any database's log."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 Bytes = npt.NDArray[np.uint8]
 Longs = npt.NDArray[np.int64]
 
-INBOX_KEEP_BYTES = 64 << 20  # an inbox that one giant message made larger than this gives its memory back
+INBOX_KEEP_BYTES = 64 << 20  # an inbox that a giant message made larger than this releases its memory
 
 
 class Inbox:
-    """Raw messages back to back, as they came: filled by a `Log`, framed by the changelog.
+    """Raw messages back to back, as received: filled by a `Log`, framed by the changelog.
 
-    `add` per message is all that happens per row, so `data.write` and `lengths.append` are meant to be bound and
-    called directly. The arrays of `arrays()` share the memory: drop them before the inbox is filled again.
+    `add` is all that happens per row, so callers may bind `data.write` and `lengths.append` and call them directly. The
+    arrays of `arrays()` share the memory: drop them before the inbox is filled again.
     """
 
     __slots__ = ("data", "lengths")
@@ -58,13 +58,13 @@ class Inbox:
         return np.frombuffer(self.data.getbuffer(), np.uint8)[: self.size], np.frombuffer(self.lengths, np.int64)
 
     def carry(self, into: Inbox, messages: int, bytes: int) -> None:
-        """Appends what follows the first `messages` messages (`bytes` bytes) to another inbox."""
+        """Appends everything after the first `messages` messages (`bytes` bytes) to another inbox."""
         with self.data.getbuffer() as view:
             into.data.write(view[bytes : self.size])
         into.lengths.extend(self.lengths[messages:])
 
     def without(self, messages: int, bytes: int) -> Inbox:
-        """An inbox with what follows the first `messages` messages (`bytes` bytes)."""
+        """An inbox with everything after the first `messages` messages (`bytes` bytes)."""
         if messages == self.count:
             self.clear()
             return self
@@ -82,7 +82,7 @@ class Inbox:
         return kept
 
     def clear(self) -> None:
-        """Makes it empty; the memory is kept for the next messages."""
+        """Empties it; the memory is kept for the next messages."""
         if self.size > INBOX_KEEP_BYTES:
             self.data = io.BytesIO()
         self.data.seek(0)
@@ -91,10 +91,10 @@ class Inbox:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """Who answered when the log was opened.
+    """The server that answered when the log was opened.
 
-    `identity` is what meta keeps of the server itself. `life` changes when the server process did. `next_txn` is the
-    64-bit transaction number that the upstream will give next: all that the log can still send lie within 2^31 of it.
+    `identity` is what meta stores about the server itself. `life` changes when the server restarts. `next_txn` is the
+    upstream's next 64-bit transaction number: every transaction the log can still send is within 2^31 of it.
     """
 
     identity: dict[str, str]
@@ -103,51 +103,53 @@ class Standing:
 
 
 class Log(Protocol):
-    """A running read of an upstream's log, from the end of a commit on. Used by one thread, except `wake`.
+    """A running read of an upstream's log, starting at the end of a commit. Used by one thread, except `wake`.
 
-    It never acknowledges by itself: the upstream forgets only what `acknowledge` names.
+    It never acknowledges on its own: the upstream discards only what `acknowledge` names.
     """
 
     standing: Standing
     framing: Framing
 
     def begin(self, position: str) -> None:
-        """Starts the flow after `position`. Called once, after meta has cut back to it and knows the standing."""
+        """Starts the flow after `position`. Called once, after meta was cut back to it and stored the standing."""
 
     def receive(self, into: Inbox, until: float, limit: int) -> None:
-        """Appends what arrives, in order, without looking at it.
+        """Appends whatever arrives, in order, without inspecting it.
 
-        Returns when `limit` bytes are in the inbox, at the monotonic time `until`, when woken, or when something
-        came and nothing more is there. Raises SourceError (`source.disconnected`, retry auto) when the flow breaks.
+        Returns when the inbox holds `limit` bytes, at the monotonic time `until`, when woken, or when something
+        arrived and no more is available. Raises SourceError (`source.disconnected`, retry auto) when the flow breaks.
         """
 
     def acknowledge(self, position: str, *, ask: bool = False) -> None:
-        """Tells the upstream that everything that committed at or before `position` is durable, in segments and in
-        meta; `ask` wants an answer with the upstream's own position. Safe to repeat."""
+        """Tells the upstream that everything committed at or before `position` is durable, in segments and in meta.
+
+        `ask` requests a reply with the upstream's own position. Safe to repeat.
+        """
 
     def beat(self) -> None:
-        """Makes the upstream's log move, so that an idle database releases what its busy neighbours wrote.
+        """Makes the upstream's log advance, so that an idle database releases what its busy neighbours wrote.
 
         May be called from any thread. Raises SourceError when the log no longer carries what it should.
         """
 
     def now(self) -> tuple[str, int]:
-        """The position that the upstream's log has reached, and its clock before that, in microseconds since 2000."""
+        """The position that the upstream's log has reached, and its clock just before, in microseconds since 2000."""
 
     def wake(self) -> None:
         """Makes `receive` return soon. May be called from any thread."""
 
     def close(self) -> None:
-        """Ends the flow; whatever was not acknowledged comes again. Safe to repeat."""
+        """Ends the flow; anything not acknowledged is sent again. Safe to repeat."""
 
 
 class Source(Protocol):
-    """What the capture needs of an upstream. One implementation per kind of database, in its own folder."""
+    """What the capture needs from an upstream. One implementation per kind of database, in its own folder."""
 
     def open_log(self, position: str, identity: dict[str, str]) -> Log:
-        """Connects, and checks that the upstream still holds everything after `position`.
+        """Connects, and checks that the upstream still has everything after `position`.
 
         Called at every (re)connect. Raises SourceError: retry auto if waiting helps (unreachable, slot still busy),
-        else with the way out: the slot is missing, lost or was moved, another server answers, the log has the wrong
-        level. Never goes on silently. Nothing flows before `Log.begin`.
+        otherwise with a hint: the slot is missing, lost or was moved, another server answers, the log has the wrong
+        level. Never continues silently. Nothing flows before `Log.begin`.
         """

@@ -1,4 +1,4 @@
-"""Upstreams by connection, with secrets resolved here, on the driver."""
+"""Upstreams by connection; secrets are resolved here, on the driver."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def upstream_of(meta: Meta, connection_id: int) -> Upstream:
 
 
 def source_of(meta: Meta, connection_id: int) -> Source:
-    """The same upstream as its capture sees it."""
+    """The same upstream as the capture sees it."""
     connection, password = _stored(meta, connection_id)
     return kind(connection.type).source(connection.options, password)
 

@@ -1,4 +1,4 @@
-"""Where an upstream is, as CREATE CONNECTION says it; each source adds how it is reached."""
+"""Where an upstream is, as defined by CREATE CONNECTION; each source adds how to reach it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import ClassVar, Self
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where and how to reach an upstream. Its repr hides the password, so it may stand in a traceback."""
+    """Where and how to reach an upstream. Its repr hides the password, so it may appear in a traceback."""
 
     default_port: ClassVar[int]
 

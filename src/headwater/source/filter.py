@@ -7,12 +7,12 @@ from typing import Any
 
 from headwater.model import Condition, Joined, Test
 
-Operand = Callable[[str, Any], str]  # (column, the constant that it is compared with, None if none) → its expression
+Operand = Callable[[str, Any], str]  # (column, the constant it is compared with, None if none) → its expression
 Constant = Callable[[Any], str]
 
 
 def render(condition: Condition, operand: Operand, constant: Constant) -> str:
-    """The condition for a WHERE, in parentheses."""
+    """The condition for a WHERE clause, in parentheses."""
     match condition:
         case Joined(word="not", parts=(part,)):
             return f"(NOT {render(part, operand, constant)})"

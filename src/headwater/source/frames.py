@@ -1,4 +1,4 @@
-"""What framing makes of a log's messages: rows, transactions, tables. The same for every upstream."""
+"""What framing produces from a log's messages: rows, transactions, tables. The same for every upstream."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Ops = np.ndarray[Any, np.dtype[np.int8]]
 
 @dataclass(frozen=True, slots=True)
 class FramedTo:
-    """Where framing stands between two batches.
+    """The state of framing between two batches.
 
     `position` is the end of the last commit, or an idle upstream's position outside any transaction after it.
     """
@@ -26,24 +26,24 @@ class FramedTo:
     open: bool = False
     txn: int = 0  # of the open transaction
     first_index: int = 0  # of the open transaction
-    own: Any = None  # what else the framing of this kind of log must know; never changed in place
+    own: Any = None  # other state that this kind of framing needs; never changed in place
 
 
 @dataclass(frozen=True, slots=True)
 class Boundary:
-    """Where received messages may be cut: `whole` outside any transaction, `piece` inside the one that is open."""
+    """Where received messages may be split: `whole` outside any transaction, `piece` inside the open one."""
 
     whole: int
     whole_bytes: int
-    piece: int  # such that the commit never comes without a row: a segment needs one
+    piece: int  # chosen so that the commit never comes without a row: a segment needs one
     piece_bytes: int
     commits: int
-    position: int  # the last one that was told outside any transaction, as a number, or 0
+    position: int  # the last position outside any transaction, as a number, or 0
 
 
 @dataclass(frozen=True, slots=True)
 class Transactions:
-    """The transactions that a batch completes, in commit order; empty ones are left out."""
+    """The transactions that a batch completes, in commit order, without empty ones."""
 
     txn: Longs
     commit: Longs  # the position at which each ends, as a number
@@ -57,9 +57,9 @@ class Transactions:
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """How the log writes rows of a table from row number `row` of the batch on.
+    """How the log writes a table's rows, starting with row number `row` of the batch.
 
-    `broken` says what happened to the table that the log cannot tell in rows; nothing after it can be followed.
+    `broken` says what happened to the table that the log cannot express in rows; nothing after it can be followed.
     """
 
     row: int
@@ -91,52 +91,55 @@ class Frames:
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """What one relation takes of an upstream table."""
+    """What one relation follows of an upstream table."""
 
     columns: tuple[Column, ...]
     key: tuple[str, ...]
 
 
 class Memory(Protocol):
-    """What a framing may ask of the home, and keep there. Used by the thread that frames."""
+    """What framing may read from the home, and store there. Used by the framing thread."""
 
     def followed(self) -> frozenset[int]:
-        """The upstream ids of the tables that are followed now."""
+        """The upstream ids of the followed tables."""
 
     def taken(self, upstream_id: int) -> tuple[Taken, ...]:
-        """What relations take of the table, one for each; while a table is resynced there are two."""
+        """What relations follow of the table, one entry each; there are two while a table is resynced."""
 
     def version(self, upstream_id: int) -> SchemaVersion | None:
-        """How the log wrote rows of the table last, as far as it is published."""
+        """How the log last wrote rows of the table, according to what is published."""
 
     def put(self, name: str, part: int, data: bytes) -> None:
-        """Keeps bytes aside, durable on return. Part 0 begins anew: earlier parts under the name are forgotten, so
-        that a batch that is framed again, or comes again after a crash, leaves the same."""
+        """Stores bytes aside, durable on return.
+
+        Part 0 starts over: earlier parts under the name are discarded, so that a batch that is framed again, or sent
+        again after a crash, leaves the same bytes.
+        """
 
     def get(self, name: str) -> bytes | None:
-        """All that was kept under the name, or None."""
+        """Everything stored under the name, or None."""
 
     def remove(self, name: str) -> None:
-        """Forgets what was kept, once the batch that is being framed is published."""
+        """Removes what was stored, once the batch being framed is published."""
 
 
 class Framing(Protocol):
-    """How one kind of log is cut into rows. `boundary` and `end` may be asked by another thread than `frame`."""
+    """How one kind of log is split into rows. `boundary` and `end` may be called by another thread than `frame`."""
 
     def begin(self, position: str, next_index: int, last_txn: int) -> FramedTo:
-        """Where framing stands before the first message of a flow."""
+        """The state of framing before the first message of a flow."""
 
     def number(self, position: str) -> int:
         """A position as a number: later positions of the flow have larger ones."""
 
     def boundary(self, data: Bytes, lengths: Longs, open: bool) -> Boundary:
-        """Where these messages may be cut; `open` says that they begin inside a transaction."""
+        """Where these messages may be split; `open` means that they begin inside a transaction."""
 
     def end(self, data: Bytes, lengths: Longs, open: bool, position: int, time_us: int) -> int:
         """How many of these messages lie before an end: a position's number, or a time since 2000 (0: no such end).
 
-        -1 while the end is not among them. A transaction belongs to what lies before it if it committed there.
+        Returns -1 while the end is not among them. A transaction lies before the end if it committed before it.
         """
 
     def frame(self, data: Bytes, lengths: Longs, before: FramedTo, memory: Memory) -> tuple[Frames, FramedTo]:
-        """The rows, transactions and descriptions of a batch, and where framing stands after it. May be repeated."""
+        """The rows, transactions and descriptions of a batch, and the state of framing after it. May be repeated."""

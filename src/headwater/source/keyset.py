@@ -1,4 +1,4 @@
-"""Spans and order of a key in an upstream's SQL, as far as every database writes them alike."""
+"""Spans and order of a key in an upstream's SQL, as far as all databases share the syntax."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Quoted(Protocol):
 
 
 def condition(span: Span, compare: Callable[[str, Bound], str]) -> str:
-    """The span as a WHERE condition; `compare` compares the key with a bound, by an operator."""
+    """The span as a WHERE condition; `compare` compares the key with a bound, using an operator."""
     parts = []
     if span.lo is not None:
         parts.append(compare(">" if span.lo.after else ">=", span.lo))

@@ -1,4 +1,4 @@
-"""Which database a connection's type means."""
+"""The database that a connection's type stands for."""
 
 from __future__ import annotations
 

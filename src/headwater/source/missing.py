@@ -1,4 +1,4 @@
-"""The way out for a table that the upstream does not have."""
+"""The hint for a table that the upstream does not have."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ SHOWN = 5
 
 
 def way_out(wanted: str, known: Sequence[tuple[str, str]]) -> str:
-    """What to write instead of `wanted`; `known` are the upstream's tables: their bare names, and as TABLE names them.
+    """What to write instead of `wanted`; `known` are the upstream's tables: bare names, and names for TABLE.
 
-    Only bare names are compared: a schema that all of them share would make every table look like every other.
+    Only bare names are compared: a shared schema would make all tables look alike.
     """
     written = [text for _, text in known]
     if PATTERN & set(wanted):

@@ -1,19 +1,23 @@
-"""Which names of upstream columns the lake can store, and those that it keeps for itself."""
+"""Which upstream column names the lake can store, and those it reserves."""
 
 from __future__ import annotations
 
 import re
 
-UNSTORABLE = re.compile(r"[ ,;{}()\n\t=]")  # what Delta refuses in a column name
+UNSTORABLE = re.compile(r"[ ,;{}()\n\t=]")  # characters that Delta does not allow in a column name
 
-# The columns that stand beside a table's own
-INDEX, TXN, OP = "__index", "__txn", "__op"  # of a change, and of the row that it made
-MISSING = "__missing"  # ordinals of the columns whose values the log did not carry
+# The columns added to a table's own
+INDEX, TXN, OP = "__index", "__txn", "__op"  # of a change, and of the row it produced
+MISSING = "__missing"  # ordinals of the columns whose values were missing from the log
 OLD = "__old"  # changes: the key before an update changed it
+BEFORE = "__before"  # changes: the whole row before an update or a delete
 FROM = "__from"  # overlays: the key of the base row that holds the missing columns
-OURS = frozenset({INDEX, TXN, OP, MISSING, OLD, FROM})
+OURS = frozenset({INDEX, TXN, OP, MISSING, OLD, BEFORE, FROM})
+# The columns that joins, sorts and comparisons add for themselves
+_TEMPORARY = re.compile(r"__(?:(?:b|k|key|s)\d+|order|netted|hash|known)")
 
 
 def is_storable(name: str) -> bool:
     """Whether a base can have a column of this name."""
-    return not UNSTORABLE.search(name) and name.lower() not in OURS
+    lower = name.lower()
+    return not UNSTORABLE.search(name) and lower not in OURS and not _TEMPORARY.fullmatch(lower)

@@ -1,4 +1,4 @@
-"""Options as data: name, default, what a value may be, whether it may be shown. Those that every connection has."""
+"""Options as data: name, default, allowed values, whether it is shown; and the options that every connection has."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ SECRET = "password"
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One option. `check` gives the value in its one form, or raises ValueError with what is allowed.
+    """One option. `check` returns the value in canonical form, or raises ValueError with what is allowed.
 
-    Where a setting bears the same name (settings/table.py), that is the default, and nothing is stored.
+    If a setting has the same name (settings/table.py), that is the default, and nothing is stored.
     """
 
     name: str
@@ -22,7 +22,7 @@ class Option:
     default: str | None = None
     required: bool = False
     shown: bool = True
-    live: bool = False  # ALTER TABLE changes it while the table runs; it is not part of what a definition means
+    live: bool = False  # ALTER TABLE can change it while the table runs; it is not part of a definition's identity
 
 
 def ssl_mode(value: str) -> str:
@@ -30,7 +30,7 @@ def ssl_mode(value: str) -> str:
 
 
 def connection(type: str, port: str, user: str, *own: Option) -> tuple[Option, ...]:
-    """The options of one type of connection: those that all have, with its own among them."""
+    """The options of one connection type: those that all types have, with its own among them."""
     return (
         Option("type", one_of(type), f"`{type}`.", required=True),
         Option("hostname", text, "Host name, address or socket directory of the upstream.", required=True),
@@ -47,16 +47,16 @@ def connection(type: str, port: str, user: str, *own: Option) -> tuple[Option, .
         Option(
             "heartbeat.interval",
             seconds(0, 3600),
-            "How often an idle upstream is made to move its log; `0` turns it off.",
+            "How often an idle upstream's log is made to advance; `0` turns it off.",
         ),
         Option(
             "retention.hours",
             whole(0, 24 * 365),
-            "How long changes stay in the changelog at least, and at most for a table that has failed.",
+            "Minimum time that changes stay in the changelog; for a failed table, the maximum.",
         ),
         Option(
             "changelog.max_bytes",
             size(0, 10**15),
-            "Size of the changelog above which failed tables and `retention.hours` keep nothing; `0` is no limit.",
+            "Size of the changelog above which failed tables and `retention.hours` retain nothing; `0` is no limit.",
         ),
     )

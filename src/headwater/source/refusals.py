@@ -1,4 +1,4 @@
-"""Errors that every kind of upstream has in the same words."""
+"""Errors that are worded the same for every kind of upstream."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def locked(place: object) -> SourceError:
 
 
 def passing(place: object, text: str) -> SourceError:
-    """The upstream could not do something now that it may be able to do later."""
+    """The upstream cannot do something now that it may be able to do later."""
     return SourceError("source.failed", f"{place}: {text}", "Wait; Headwater retries.", Retry.AUTO)
 
 
@@ -30,7 +30,7 @@ def log_broken(why: str) -> SourceError:
 
 
 def no_column(table: str, declared: str, names: Sequence[str]) -> DefinitionError:
-    """A column is declared that the upstream's table does not have."""
+    """A declared column does not exist in the upstream's table."""
     return DefinitionError(
         "table.column_missing",
         f"{table} has no column {declared}",
@@ -39,7 +39,7 @@ def no_column(table: str, declared: str, names: Sequence[str]) -> DefinitionErro
 
 
 def unstorable(table: str, name: str, quoted: str) -> DefinitionError:
-    """A column's name is none that a base can have."""
+    """A base cannot have a column of this name."""
     return DefinitionError(
         "table.column_name",
         f"the lake cannot store a column called {name!r}",

@@ -1,4 +1,4 @@
-"""The seam between a backfill and an upstream: short transactions that read spans, ends of tables, comparable cuts."""
+"""The seam between a backfill and an upstream: short transactions that read spans, table extents, comparable cuts."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ import pyarrow as pa
 from headwater.model import Bound, Column, Condition, SchemaVersion, Span
 
 Hooks = Callable[[str], None]
-OnWait = Callable[[str], None]  # hears each second, in words, who is being waited for
+OnWait = Callable[[str], None]  # called every second with a description of who is being waited for
 
 
 @dataclass(frozen=True, slots=True)
 class ScanTable:
-    """The upstream table of a scan, and what decoding wants to be selected. Values only: it travels to tasks.
+    """The upstream table of a scan, and what decoding needs selected. Values only: it travels to tasks.
 
-    `select` (per column) and `key_text` (per key column) are expressions with `{0}` where the quoted column stands.
-    `identity` is what the connection knows of its server, `upstream_id` the table's; empty or 0: not checked.
+    `select` (per column) and `key_text` (per key column) are expressions with `{0}` for the quoted column.
+    `identity` is the connection's server identity, `upstream_id` the table's; empty or 0: not checked.
     """
 
     schema: str
@@ -36,7 +36,7 @@ class ScanTable:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What a transaction saw, how far the log must come to hold it, and in which life of the server."""
+    """What a transaction saw, the log position that includes all of it, and the life of the server."""
 
     saw: str
     high: str
@@ -45,7 +45,7 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """A table when planning began, seen by one transaction: its ends, its size, and what that transaction saw."""
+    """A table when planning began, seen by one transaction: its ends, its size, and what the transaction saw."""
 
     first: tuple[str, ...] | None
     last: tuple[str, ...] | None  # None: the table is empty
@@ -60,14 +60,14 @@ class Scan(AbstractContextManager["Scan"], Protocol):
     """One short transaction that reads rows of a table; `seen` is fixed when it opens.
 
     `described` is the table in that transaction as its log would describe it; None: the scan itself refuses a table
-    that has become another.
+    that has changed.
     """
 
     seen: Seen
     described: SchemaVersion | None
 
     def batches(self, span: Span, max_rows: int = 0) -> Iterator[pa.RecordBatch]:
-        """The span's rows in key order, the first `max_rows` of them if that is not 0; `decode.scanned` reads them."""
+        """The span's rows in key order, limited to `max_rows` if that is not 0; `decode.scanned` reads them."""
 
     def bound_after(self, batch: pa.RecordBatch) -> Bound:
         """The place just after the last row of a batch."""
@@ -76,37 +76,37 @@ class Scan(AbstractContextManager["Scan"], Protocol):
         """Ends the stream of rows early; the rest of the span was not read."""
 
     def finish(self) -> None:
-        """Ends the transaction, and sees to it that an idle database's log too reaches `seen.high`."""
+        """Ends the transaction, and makes even an idle database's log reach `seen.high`."""
 
 
 class KeyWalk(AbstractContextManager["KeyWalk"], Protocol):
-    """A session that walks along a table's key; every question is a short transaction of its own."""
+    """A session that walks along a table's key; every call is its own short transaction."""
 
     def next_bound(self, after: Bound | None, upto: Bound, rows: int) -> Bound | None:
-        """The place `rows` rows after `after` in the database's own order, if it lies before the key of `upto`."""
+        """The place `rows` rows after `after` in the database's own order, if it is before the key of `upto`."""
 
 
 class UpstreamCut(Protocol):
-    """A cut of the upstream that is also a cut of its log: what committed at or before `position`, and no more."""
+    """A cut of the upstream that is also a cut of its log: exactly what committed at or before `position`."""
 
     @property
     def position(self) -> str: ...
 
     def scan(self, table: ScanTable) -> AbstractContextManager[Scan | None]:
-        """Reads the table at the cut; None if it was emptied or rewritten since, and cannot be read there any more."""
+        """Reads the table at the cut; None if it was emptied or rewritten since and can no longer be read there."""
 
 
 class Reach(Protocol):
-    """The way to an upstream, as a value that travels to tasks. Its repr hides the password."""
+    """How to reach an upstream, as a value that travels to tasks. Its repr hides the password."""
 
     def open_scan(self, table: ScanTable, *, lock_timeout_s: float, batch_bytes: int, hooks: Hooks) -> Scan:
-        """Begins a scan. Hooks are called with `scan.before_snapshot` and `scan.after_snapshot`."""
+        """Opens a scan. Hooks are called with `scan.before_snapshot` and `scan.after_snapshot`."""
 
     def read_extent(self, table: ScanTable) -> Extent:
-        """The table's ends and size, in a transaction of its own that is over when this returns."""
+        """The table's ends and size, read in its own transaction, which has ended on return."""
 
     def walk(self, table: ScanTable) -> KeyWalk:
         """A session along the table's key."""
 
     def cut(self, on_wait: OnWait) -> AbstractContextManager[UpstreamCut]:
-        """A comparable cut that stands while the block runs."""
+        """A comparable cut that stays open while the block runs."""

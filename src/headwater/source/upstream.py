@@ -51,11 +51,11 @@ class Prepared:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """A table as one look at the upstream's catalog found it.
+    """A table as found by one look at the upstream's catalog.
 
-    `shape` is all of it that can change rows, or what the log tells of them, behind the log's back; empty: the table is
-    gone. `saw` says which transactions the look saw, as a scan says it; empty: that decides nothing here. `described`
-    is the table as its log would describe it now; None: only the log can say.
+    `shape` is everything about it that can change rows, or the log's description of them, without a log event; empty:
+    the table is gone. `saw` says which transactions the look saw, in a scan's format; empty: irrelevant here.
+    `described` is the table as its log would describe it now; None: only the log can say.
     """
 
     shape: str
@@ -63,7 +63,7 @@ class Look:
     described: SchemaVersion | None = None
 
     def stored(self) -> str:
-        """What meta keeps of an accepted look."""
+        """What meta stores of an accepted look."""
         return json.dumps({"shape": self.shape, "saw": self.saw})
 
     @classmethod
@@ -71,12 +71,12 @@ class Look:
         value = json.loads(stored)
         return (
             cls(value["shape"], value["saw"]) if "shape" in value else cls(stored)
-        )  # an older home has the shape alone
+        )  # an older home stored only the shape
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What came of two looks at a table: the error that stops it, or what its user should know."""
+    """The result of comparing two looks at a table: the error that stops it, or notices for the user."""
 
     error: DataError | None = None
     notices: tuple[str, ...] = ()
@@ -84,8 +84,10 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class LogEnd:
-    """Where an upstream's log ends, how many bytes of it lie behind where we are, how much of it is kept for us, and
-    how much may be; None: unknown or no limit. `notice` says what may surprise though everything works."""
+    """Where an upstream's log ends, the bytes past our position, the bytes retained for us, and their limit.
+
+    None: unknown, or no limit. `notice` warns of something surprising that still works.
+    """
 
     position: str
     behind_bytes: int = 0
@@ -95,44 +97,44 @@ class LogEnd:
 
 
 class Catalog(Protocol):
-    """What CREATE and DROP ask of an upstream."""
+    """What CREATE and DROP need from an upstream."""
 
-    OPTIONS: ClassVar[tuple[Option, ...]]  # what its connections may be given
-    default_schema: str  # of tables that are named without one
+    OPTIONS: ClassVar[tuple[Option, ...]]  # the options of its connections
+    default_schema: str  # of tables named without one
 
     def check(self) -> tuple[str, ...]:
-        """Raises what stands in the way of a capture; returns notices. Called by CREATE CONNECTION; alters nothing."""
+        """Raises whatever prevents a capture; returns notices. Called by CREATE CONNECTION; changes nothing."""
 
     def find_table(self, schema: str, name: str, columns: Sequence[str] | None, key: Sequence[str]) -> FoundTable:
-        """The table, if it can be followed. Called by CREATE TABLE and before it is published; alters nothing."""
+        """The table, if it can be followed. Called by CREATE TABLE and before publishing; changes nothing."""
 
     def withdraw(self, schema: str, table: str) -> None:
-        """Makes the log forget the table. Called by DROP TABLE."""
+        """Removes the table from the log. Called by DROP TABLE."""
 
     def remove(self) -> None:
-        """Drops what `prepare` made. Called by DROP CONNECTION, after the capture has ended."""
+        """Drops what `prepare` created. Called by DROP CONNECTION, after the capture has ended."""
 
     @staticmethod
     def default_options(connection: str) -> dict[str, str]:
-        """What a connection of this name has of its own where its definition does not say."""
+        """Values specific to a connection of this name, for options that its definition does not set."""
 
 
 class Beginning(Protocol):
-    """What a table asks of an upstream on its way into the log."""
+    """What a table needs from an upstream on its way into the log."""
 
     def prepare(self, on_wait: Callable[[str], None]) -> Prepared:
-        """Makes what the log needs (publication and slot) anew. Called once, before the first capture."""
+        """Creates what the log needs (publication and slot) from scratch. Called once, before the first capture."""
 
     def publish(self, schema: str, table: str) -> str:
-        """Makes the log carry the table, which meta already names as followed; returns a ticket for `blockers`."""
+        """Makes the log carry the table, which meta already lists as followed; returns a ticket for `blockers`."""
 
     def blockers(self, ticket: str) -> list[str]:
-        """Who must still end before the table may be planned, in words; empty when nobody, and then it may."""
+        """Who must still end before the table can be planned, in words; empty when nobody."""
 
     def begun(self, ticket: str) -> str:
-        """A position up to which every scan of the table sees everything, once `blockers` names nobody.
+        """A position up to which every scan of the table sees everything, once `blockers` is empty.
 
-        Empty: what a scan saw is not a matter of positions here.
+        Empty: what a scan saw does not depend on positions here.
         """
 
 
@@ -140,10 +142,10 @@ class Positions(Protocol):
     """Where an upstream's log stands, what a position means, and what a scan saw."""
 
     def position(self) -> str:
-        """Where the upstream stands now: what has committed before this call ends at or before it."""
+        """The upstream's current position: whatever committed before this call is at or before it."""
 
     def log_end(self, since: str) -> LogEnd:
-        """Where the log ends now, and what of it lies behind a position. Called every few seconds; alters nothing."""
+        """Where the log ends now, and how much of it is past a position. Called every few seconds; changes nothing."""
 
     @staticmethod
     def number(position: str) -> int:
@@ -155,7 +157,7 @@ class Positions(Protocol):
 
     @staticmethod
     def origin(commit: int, txn: int) -> dict[str, Any]:
-        """What Debezium's `source` block says of a transaction, beside what is the same for every database."""
+        """A transaction's entries in Debezium's `source` block that are specific to this kind of database."""
 
     @staticmethod
     def sees(saw: str, txn: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
@@ -163,7 +165,7 @@ class Positions(Protocol):
 
     @staticmethod
     def txn_min(saw: str) -> int:
-        """Every transaction below it was seen by the scan."""
+        """The scan saw every transaction below it."""
 
 
 class Watching(Protocol):
@@ -173,10 +175,10 @@ class Watching(Protocol):
         """Each table as the catalog has it now. Called every few seconds; reads no table and waits for no lock."""
 
     def compare(self, before: Look, after: Look, relation: RelationInfo, truncates: Sequence[int]) -> Verdict:
-        """What happened to a relation's table between two looks that the log does not tell.
+        """What happened to a relation's table between two looks that the log does not show.
 
-        `truncates` are transactions in which the changelog holds a TRUNCATE of it: all that `after` saw and `before`
-        did not, and perhaps others.
+        `truncates` are transactions with a TRUNCATE of it in the changelog: all that `after` saw and `before` did not,
+        and possibly others.
         """
 
 
@@ -187,8 +189,8 @@ class Upstream(Catalog, Beginning, Positions, Watching, Protocol):
     reach: Reach
 
     def __init__(self, options: Mapping[str, str], password: str, identity: Mapping[str, str] | None = None) -> None:
-        """The upstream that a connection's stored options describe, and what is known of it; connects to nothing."""
+        """The upstream that a connection's stored options describe, and what is known about it; does not connect."""
 
     @staticmethod
     def source(options: Mapping[str, str], password: str) -> Source:
-        """The upstream as its capture sees it."""
+        """The upstream as the capture sees it."""

@@ -1,4 +1,4 @@
-"""A wake-up beside a log's socket: any thread can end the wait of the one that polls the log."""
+"""A wake-up next to a log's socket: any thread can end the wait of the thread that polls the log."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ class Wakeup:
         self._sender.setblocking(False)
 
     def register(self, poll: select.poll) -> None:
-        """Makes a poll wait for it, too."""
+        """Makes a poll also wait for it."""
         poll.register(self._receiver, select.POLLIN)
 
     def wake(self) -> None:
-        """Wakes whoever polls, now or at the next poll."""
-        with contextlib.suppress(OSError):  # sent often enough already, or closed
+        """Wakes the poller, now or at its next poll."""
+        with contextlib.suppress(OSError):  # already sent often enough, or closed
             self._sender.send(b"!")
 
     def received(self, ready: list[tuple[int, int]]) -> bool:
-        """Whether it is among what a poll found ready; it is consumed then."""
+        """Whether a poll found it ready; consumes it."""
         if not any(fd == self._receiver.fileno() for fd, _ in ready):
             return False
         self._receiver.recv(4096)
         return True
 
     def close(self) -> None:
-        """Ends it; waking does nothing then."""
+        """Closes it; waking then does nothing."""
         self._receiver.close()
         self._sender.close()

@@ -1,4 +1,4 @@
-"""A file of definitions: what can be carried out is, and the rest is kept with its reason and its way out."""
+"""A file of definitions: runs every statement it can, and keeps the failures with reason and hint."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ QUESTIONS = (st.Query, st.Explain, st.Show, st.ShowCreate, st.Describe)
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A step that was not carried out. `needs` names the connection that was refused before it, which has the error."""
+    """A step that failed. `needs` names the failed connection that it depends on, which has the error."""
 
     step: Step
     error: HeadwaterError
@@ -29,8 +29,8 @@ class Refusal:
 class Definitions:
     """The definitions of a text on their way into a home.
 
-    `carry_out` does one step; `say` is told, in a line each, what the user should know at once. A syntax error
-    anywhere in the text is raised here, before anything is carried out.
+    `carry_out` runs one step; `say` receives, one line each, what the user should know immediately. A syntax error
+    anywhere in the text is raised here, before any step runs.
     """
 
     def __init__(
@@ -41,12 +41,12 @@ class Definitions:
         self._waiting = steps(parse(text))
         self.refused: tuple[Refusal, ...] = ()
         self._total = len(self._waiting)
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
         self._pause_s = 0.0
         self._retry_at = 0.0
 
     def apply(self) -> None:
-        """Tries every step that is still waiting, in order."""
+        """Tries every remaining step, in order."""
         refused: list[Refusal] = []
         away: dict[str, HeadwaterError] = {}  # connections that cannot be used now, and why
         for step in self._waiting:
@@ -60,35 +60,35 @@ class Definitions:
         self._retry_at = time.monotonic() + self._pause_s
 
     def apply_if_due(self) -> None:
-        """Tries again what passes by itself (an upstream that does not answer), ever more seldom."""
+        """Retries transient failures (an upstream that does not answer), at growing intervals."""
         if any(r.error.retry is Retry.AUTO for r in self.refused) and time.monotonic() >= self._retry_at:
             self.apply()
             self.tell()
 
     def tell(self) -> None:
-        """Says what was refused, in a line each and once: a server may run for months before its end lists it."""
+        """Reports each failure once, one line each: a server may run for months before the list at its end."""
         for refusal in self.refused:
-            text = f"{refusal.step.place}: {_first(refusal.error)}; everything else goes on"
-            if not refusal.needs and text not in self._told:
-                self._told.add(text)
+            text = f"{refusal.step.place}: {_first(refusal.error)}; everything else continues"
+            if not refusal.needs and text not in self._reported:
+                self._reported.add(text)
                 self._say(text)
 
     def cause(self) -> HeadwaterError | None:
-        """What stands in the way of everything that was refused, if that is one thing, else `error()`."""
+        """The one cause of all failures, if there is only one; otherwise `error()`."""
         if len({id(r.error) for r in self.refused}) != 1:
             return self.error()
         first = self.refused[0]
         return first.error.reworded(f"{first.step.place}: {first.error.message}")
 
     def error(self, failed: Sequence[tuple[str, HeadwaterError]] = ()) -> HeadwaterError | None:
-        """One error for all that was refused: each with its line, its reason and its way out.
+        """One error for all failed steps: each with its line, reason and hint.
 
-        `failed` are connections and tables that have stopped since; they are listed with it.
+        `failed` are connections and tables that have stopped since; they are listed too.
         """
         if not self.refused:
             return None
         verb = "was" if len(self.refused) == 1 else "were"
-        head = f"{len(self.refused)} of {self._total} statements {verb} not carried out:"
+        head = f"{len(self.refused)} of {self._total} statements {verb} not executed:"
         return HeadwaterError(
             "sql.refused",
             "\n".join([head, *_lines(self.refused), *_stopped(failed)]),
@@ -97,7 +97,7 @@ class Definitions:
 
     def _try(self, step: Step, away: dict[str, HeadwaterError]) -> Refusal | None:
         if isinstance(step.statements[0] if step.statements else None, QUESTIONS):
-            self._say(f"{step.place}: run takes definitions; ask this with `headwater sql`")
+            self._say(f"{step.place}: `run` only takes definitions; use `headwater sql` for this")
             self._total -= 1
             return None
         for name in _connections(step, st.CreateTable):
@@ -109,7 +109,7 @@ class Definitions:
             raise
         except HeadwaterError as e:
             away.update(dict.fromkeys(_connections(step, st.CreateConnection), e))
-            if e.retry is Retry.AUTO:  # the next table of a silent upstream would wait as long for the same answer
+            if e.retry is Retry.AUTO:  # the next table of a silent upstream would wait just as long for the same error
                 away.update(dict.fromkeys(_connections(step, st.CreateTable), e))
             return Refusal(step, e)
         for result in results:
@@ -130,7 +130,7 @@ def _lines(refused: Sequence[Refusal]) -> Iterator[str]:
         needed = [r.step.place for r in refused if r.needs and r.error is refusal.error]
         if needed:
             more = f" and {len(needed) - 5} more" if len(needed) > 5 else ""
-            yield f"  the same holds for {', '.join(needed[:5])}{more}: they need that connection"
+            yield f"  the same applies to {', '.join(needed[:5])}{more}: they need that connection"
 
 
 def _stopped(failed: Sequence[tuple[str, HeadwaterError]]) -> Iterator[str]:
@@ -145,7 +145,7 @@ def _first(error: HeadwaterError) -> str:
 
 
 def _connections(step: Step, kind: type[st.CreateTable] | type[st.CreateConnection]) -> list[str]:
-    """The connections that a step makes, or those that its tables are of, and that it does not make itself."""
+    """The connections that a step creates, or those that its tables use but it does not create itself."""
     made = [s.name.lower() for s in step.statements if isinstance(s, st.CreateConnection)]
     if kind is st.CreateConnection:
         return made

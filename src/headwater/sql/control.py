@@ -1,4 +1,4 @@
-"""What can be said of a table while it runs: ALTER TABLE, PAUSE, RESUME and CANCEL BACKFILL, RESYNC TABLE."""
+"""Statements that control a running table: ALTER TABLE, PAUSE, RESUME and CANCEL BACKFILL, RESYNC TABLE."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ def alter_table(home: Home, statement: AlterTable) -> Outcome:
     relation = define.named_table(home, statement.name)
     with home.meta.write() as c:
         relation = relations.get(c, relation.id)
-        beside = relations.replacement(c, relation.id)
-        for each in (relation, *([beside] if beside else [])):
+        replacement = relations.replacement(c, relation.id)
+        for each in (relation, *([replacement] if replacement else [])):
             relations.set_options(c, each.id, {**each.options, **statement.options})
     return Outcome(f"table {relation.name} altered")
 
 
 def control_backfill(home: Home, statement: ControlBackfill) -> Outcome:
-    """Pauses, resumes or gives up the reading of a table's history; it takes effect when the scans in flight end."""
+    """Pauses, resumes or cancels the reading of a table's history, as soon as the scans in flight end."""
     relation = define.named_table(home, statement.name)
     with home.meta.write() as c:
         target = relations.replacement(c, relation.id) or relations.get(c, relation.id)
@@ -58,12 +58,12 @@ def control_backfill(home: Home, statement: ControlBackfill) -> Outcome:
 
 
 def resync_table(home: Home, statement: ResyncTable) -> Outcome:
-    """Defines the table once more, beside itself; when that is complete it takes the place of the old one."""
+    """Defines the table a second time; when the new one is complete it replaces the old one."""
     old = define.named_table(home, statement.name)
     if old.options.get("snapshot") == "false":
         raise DefinitionError(
             "table.no_history",
-            f"{old.name} was defined without history: a resync would leave nothing of it",
+            f"{old.name} was defined without history: a resync would leave it empty",
             "DROP it, and CREATE it with or without snapshot = false.",
         )
     with home.meta.read() as c:
@@ -73,11 +73,13 @@ def resync_table(home: Home, statement: ResyncTable) -> Outcome:
     upstream = upstream_of(home.meta, old.origin.connection_id)
     checked = define.check_table(upstream, definition)
     with home.meta.write() as c:
-        beside = relations.replacement(c, old.id)
-        if beside is not None and beside.state is not TableState.FAILED:
-            return Outcome(f"table {old.name} is being resynced already")
-        if beside is not None:
-            relations.remove(c, beside.id)
+        replacement = relations.replacement(c, old.id)
+        if replacement is not None and replacement.state is not TableState.FAILED:
+            return Outcome(f"table {old.name} is already being resynced")
+        if replacement is not None:
+            relations.remove(c, replacement.id)
         now = relations.get(c, old.id)
         checked.store(c, relations.BESIDE + old.name, old.origin.connection_id, now.options, text, replaces=old.id)
-    return Outcome(f"table {old.name} is being read anew; its rows stay readable until then", checked.found.notices)
+    return Outcome(
+        f"table {old.name} is being read again; its old rows stay readable until then", checked.found.notices
+    )

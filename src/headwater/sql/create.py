@@ -14,7 +14,7 @@ from headwater.sql.statements import ColumnSpec, CreateConnection, CreateTable
 from headwater.sql.tokens import Kind, place
 
 _ONE_NAME = "Name it without a schema; TABLE 'schema.table' says where it comes from."
-_UPSTREAM_RULES = "Leave it out: the upstream keeps such rules, the rows follow them."
+_UPSTREAM_RULES = "Remove it: the upstream enforces such constraints, and the rows satisfy them."
 _TYPE_ENDS = frozenset(
     {"PRIMARY", "NOT", "NULL", "DEFAULT", "UNIQUE", "REFERENCES", "CHECK", "GENERATED", "CONSTRAINT", "COMMENT"}
 )
@@ -23,7 +23,7 @@ _PART = r'(?:"(?:[^"]|"")+"|[^".]+)'
 
 
 def create_connection(c: Cursor) -> CreateConnection:
-    """CREATE CONNECTION [IF NOT EXISTS] name WITH (…); the cursor stands at CONNECTION."""
+    """CREATE CONNECTION [IF NOT EXISTS] name WITH (…); the cursor is at CONNECTION."""
     c.take("CONNECTION")
     if_not_exists = _if_not_exists(c)
     name = _own_name(c, "a name for the connection")
@@ -91,10 +91,10 @@ def _own_name(c: Cursor, what: str) -> str:
 
 
 def alter_options(c: Cursor) -> dict[str, str]:
-    """SET (…) of ALTER TABLE: what was given, validated."""
+    """SET (…) of ALTER TABLE: the given options, validated."""
     values, where = _given(c, "SET")
     if not values:
-        raise c.error("no option is given", "Write SET (backfill.parallelism = 2), for instance.")
+        raise c.error("no option is given", "Write, for example, SET (backfill.parallelism = 2).")
     return validate_change(values, where)
 
 
@@ -104,7 +104,7 @@ def _options(c: Cursor, kind: OptionKind) -> dict[str, str]:
 
 
 def _given(c: Cursor, word: str) -> tuple[dict[str, str], Callable[[str | None], Place]]:
-    """The options in parentheses after a word, as written, and where each of them stands."""
+    """The options in parentheses after a word, as written, with the location of each."""
     begin = c.take(word).start
     c.take_symbol("(", f"( after {word}")
     values: dict[str, str] = {}
@@ -128,7 +128,7 @@ def _given(c: Cursor, word: str) -> tuple[dict[str, str], Callable[[str | None],
 
 
 def _option_name(c: Cursor) -> str:
-    if c.at("["):  # copied from a page that made links of dotted names
+    if c.at("["):  # copied from a page that turned dotted names into links
         offset = c.offset
         c.next()
         name = _option_name(c)
@@ -147,7 +147,7 @@ def _option_value(c: Cursor, name: str) -> str:
 
 
 def _body(c: Cursor) -> tuple[tuple[ColumnSpec, ...] | None, tuple[str, ...]]:
-    """(columns, constraints) or (*): columns None = as the upstream has them."""
+    """(columns, constraints) or (*): columns None = the upstream's."""
     c.take_symbol("(")
     star = False
     columns: list[ColumnSpec] = []
@@ -162,7 +162,7 @@ def _body(c: Cursor) -> tuple[tuple[ColumnSpec, ...] | None, tuple[str, ...]]:
         elif c.word in _OTHER_CONSTRAINTS and (c.word_after == "KEY" or c.symbol_after == "("):
             raise c.error(f"{c.word} is not supported", _UPSTREAM_RULES, "sql.unsupported")
         elif star:
-            raise c.expected(", PRIMARY KEY or )", "Write (*) alone, or all columns that you want.")
+            raise c.expected(", PRIMARY KEY or )", "Write only (*), or list all columns that you want.")
         else:
             column, is_key = _column(c)
             columns.append(column)
@@ -171,16 +171,16 @@ def _body(c: Cursor) -> tuple[tuple[ColumnSpec, ...] | None, tuple[str, ...]]:
         if not c.at(")"):
             c.take_symbol(",", ", or )")
     if len(keys) > 1:
-        raise c.error("the key is declared twice", "Keep one PRIMARY KEY; write PRIMARY KEY (a, b) for two columns.")
+        raise c.error("the key is declared twice", "Keep one PRIMARY KEY; for two columns write PRIMARY KEY (a, b).")
     key = keys[0] if keys else ()
     if not columns and not star:
-        raise c.error("the column list is empty", "Name the columns, write (*), or leave the list out.", offset=begin)
+        raise c.error("the column list is empty", "List the columns, write (*), or omit the list.", offset=begin)
     _check_names(c, columns, key, star, begin)
     return (None if star else tuple(columns)), _as_declared(key, columns)
 
 
 def _is_constraint(c: Cursor) -> bool:
-    """PRIMARY KEY … or CONSTRAINT name PRIMARY KEY …, not a column that has such a name."""
+    """PRIMARY KEY … or CONSTRAINT name PRIMARY KEY …, not a column with such a name."""
     return c.word_after == "KEY" if c.word == "PRIMARY" else c.word == "CONSTRAINT"
 
 
@@ -188,7 +188,7 @@ def _key_constraint(c: Cursor) -> tuple[str, ...]:
     if c.accept("CONSTRAINT"):
         c.name("the constraint's name")
     if c.word != "PRIMARY":
-        raise c.error("only PRIMARY KEY is a constraint here", _UPSTREAM_RULES, "sql.unsupported")
+        raise c.error("PRIMARY KEY is the only supported constraint", _UPSTREAM_RULES, "sql.unsupported")
     c.next()
     c.take("KEY")
     c.take_symbol("(", "( after PRIMARY KEY")
@@ -241,7 +241,7 @@ def _check_names(c: Cursor, columns: list[ColumnSpec], key: tuple[str, ...], sta
             raise DefinitionError(
                 "table.column_case",
                 f"line {column.line}: columns {twin} and {column.name} differ only in case",
-                "Leave one of them out: names in the lake are case-insensitive.",
+                "Remove one of them: names in the lake are case-insensitive.",
             )
         if sum(other.name == column.name for other in columns) > 1:
             raise c.error(f"column {column.name} is declared twice", "Keep one of them.", offset=offset)
@@ -253,7 +253,7 @@ def _check_names(c: Cursor, columns: list[ColumnSpec], key: tuple[str, ...], sta
 
 
 def _as_declared(key: tuple[str, ...], columns: list[ColumnSpec]) -> tuple[str, ...]:
-    """The key's names spelled as the columns are."""
+    """The key's names, spelled as in the columns."""
     spelled = {column.name.lower(): column.name for column in columns}
     return tuple(spelled.get(k.lower(), k) for k in key)
 
@@ -264,7 +264,7 @@ def _upstream(c: Cursor) -> tuple[str | None, str]:
     if token is not None and token.kind is Kind.STRING:
         found = re.fullmatch(rf"(?:({_PART})\.)?({_PART})", token.text)
         if found is None:
-            raise c.error("this names no table", 'Write TABLE \'schema.table\', or TABLE "schema"."table".')
+            raise c.error("this is not a table name", 'Write TABLE \'schema.table\', or TABLE "schema"."table".')
         c.next()
         schema, table = found.groups()
         return (None if schema is None else _unquoted(schema)), _unquoted(table)

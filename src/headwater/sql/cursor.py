@@ -1,4 +1,4 @@
-"""A place among a statement's tokens: looks, takes, and says what was expected instead."""
+"""A cursor over a statement's tokens: peeks, takes, and reports what was expected."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from headwater.sql.tokens import Kind, Piece, Token, place, syntax_error
 
 
 class Cursor:
-    """Walks over the tokens of one statement. `take`, `name`, … move on or raise an error that shows the place."""
+    """Walks over the tokens of one statement. `take`, `name`, … advance or raise an error that shows the location."""
 
     def __init__(self, tokens: list[Token], text: str, piece: Piece) -> None:
         self._tokens = tokens
@@ -19,12 +19,12 @@ class Cursor:
 
     @property
     def here(self) -> Token | None:
-        """The token to be taken next; None at the end."""
+        """The next token; None at the end."""
         return self._tokens[self._at] if self._at < len(self._tokens) else None
 
     @property
     def word(self) -> str:
-        """The next token's word in capitals, or empty."""
+        """The next token's word in upper case, or empty."""
         return self.here.word if self.here else ""
 
     @property
@@ -38,7 +38,7 @@ class Cursor:
 
     @property
     def more_after(self) -> bool:
-        """There is a token behind the next one."""
+        """Whether there is a token after the next one."""
         return self._at + 1 < len(self._tokens)
 
     @property
@@ -47,11 +47,11 @@ class Cursor:
 
     @property
     def at_string(self) -> bool:
-        """The next token is a string."""
+        """Whether the next token is a string."""
         return self.here is not None and self.here.kind is Kind.STRING
 
     def at(self, symbol: str) -> bool:
-        """The next token is this symbol."""
+        """Whether the next token is this symbol."""
         return self.here is not None and self.here.kind is Kind.SYMBOL and self.here.text == symbol
 
     def next(self) -> Token:
@@ -62,7 +62,7 @@ class Cursor:
         return token
 
     def accept(self, word: str) -> bool:
-        """Takes the word if it is there."""
+        """Takes the word if it is next."""
         if self.word != word:
             return False
         self._at += 1
@@ -114,5 +114,5 @@ class Cursor:
         if token is None:
             return "the end of the statement"
         if token.kind is Kind.STRING:
-            return "a string"  # it may be a password that stands in the wrong place
+            return "a string"  # it may be a misplaced password
         return f"'{token.text}'"

@@ -1,4 +1,4 @@
-"""Definitions: connections and tables are checked against the upstream, then stored. Work on them is the server's."""
+"""Definitions: connections and tables are checked against the upstream, then stored; the server acts on them."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Storable:
-    """A definition that has been checked: `store` makes it, inside one meta transaction, as part of a block (or 0).
+    """A checked definition: `store` stores it inside one meta transaction, as part of a block (or 0).
 
-    `upstream` is a new connection's, for tables that are defined in the same block.
+    `upstream` is that of a new connection, for tables defined in the same block.
     """
 
     store: Callable[[Connection, int], None]
@@ -48,11 +48,11 @@ class Storable:
 
 
 def _nothing(c: Connection, block: int) -> None:
-    """Stores nothing: the definition is there already."""
+    """Stores nothing: the definition already exists."""
 
 
 def plan_connection(home: Home, statement: CreateConnection) -> Storable:
-    """Checks that the upstream can be captured; alters nothing there."""
+    """Checks that the upstream can be captured; changes nothing there."""
     with home.meta.read() as c:
         existing = connections.find(c, statement.name)
         stored = connections.statement(c, existing.id) if existing else ""
@@ -60,7 +60,7 @@ def plan_connection(home: Home, statement: CreateConnection) -> Storable:
     secret = statement.secret.text if statement.secret else None
     if existing is not None:
         if statement.if_not_exists or (same(stored, statement) and old_secret == statement.secret):
-            return Storable(_nothing, Outcome(f"connection {existing.name} exists already"))
+            return Storable(_nothing, Outcome(f"connection {existing.name} already exists"))
         if not same(stored, statement):
             raise _taken("connection", statement.name, stored, statement.canonical())
     type = kind(statement.options["type"])
@@ -90,9 +90,9 @@ def plan_connection(home: Home, statement: CreateConnection) -> Storable:
 
 
 def plan_table(home: Home, statement: CreateTable, new: Mapping[str, Upstream]) -> Storable:
-    """Checks that the upstream table can be followed as declared; alters nothing there.
+    """Checks that the upstream table can be followed as declared; changes nothing there.
 
-    `new` are the connections of the same block, by lower-case name.
+    `new` holds the connections of the same block, by lower-case name.
     """
     with home.meta.read() as c:
         existing = relations.find(c, statement.name)
@@ -101,7 +101,7 @@ def plan_table(home: Home, statement: CreateTable, new: Mapping[str, Upstream]) 
         names = [x.name for x in connections.all(c)]
     if existing is not None:
         if statement.if_not_exists or same(stored, statement):
-            return Storable(_nothing, Outcome(f"table {existing.name} exists already"))
+            return Storable(_nothing, Outcome(f"table {existing.name} already exists"))
         raise _taken("table", statement.name, stored, statement.canonical())
     upstream = new.get(statement.connection.lower())
     if upstream is None and connection is not None:
@@ -130,7 +130,7 @@ def named_table(home: Home, name: str) -> RelationInfo:
 
 
 def drop_table(home: Home, statement: DropTable) -> Outcome:
-    """Forgets a table; its files go when no reader needs them any more."""
+    """Removes a table; its files are deleted when no reader needs them any more."""
     with home.meta.read() as c:
         relation = relations.find(c, statement.name)
         names = [x.name for x in relations.named(c)]
@@ -139,8 +139,8 @@ def drop_table(home: Home, statement: DropTable) -> Outcome:
             return Outcome(f"table {statement.name} does not exist")
         raise unknown_name("table", statement.name, names)
     with home.meta.write() as c:
-        beside = relations.replacement(c, relation.id)
-        for each in (relation, *([beside] if beside else [])):
+        replacement = relations.replacement(c, relation.id)
+        for each in (relation, *([replacement] if replacement else [])):
             relations.remove(c, each.id)
         relations.open_if_complete(c, relation.block)
         origin = relation.origin
@@ -152,7 +152,7 @@ def drop_table(home: Home, statement: DropTable) -> Outcome:
 
 
 def drop_connection(home: Home, statement: DropConnection, stop_capture: Callable[[int], None]) -> Outcome:
-    """Drops a connection with its slot and publication; `stop_capture` ends its capture and keeps it ended."""
+    """Drops a connection with its slot and publication; `stop_capture` ends its capture for good."""
     with home.meta.read() as c:
         connection = connections.find(c, statement.name)
         names = [x.name for x in connections.all(c)]
@@ -168,14 +168,14 @@ def drop_connection(home: Home, statement: DropConnection, stop_capture: Callabl
             f"DROP them first, or run DROP CONNECTION {connection.name} CASCADE.",
         )
     stop_capture(connection.id)
-    if connection.resume_position:  # empty: no server ever made a slot for it
+    if connection.resume_position:  # empty: no server ever created a slot for it
         try:
             upstream_of(home.meta, connection.id).remove()
         except HeadwaterError as e:
             slot = connection.options.get("slot.name", "")
             raise e.reworded(
                 f"connection {connection.name} was not dropped: {e.message}",
-                f"{e.hint} Its replication slot {slot} keeps log upstream until it is dropped.",
+                f"{e.hint} Its replication slot {slot} retains log upstream until it is dropped.",
             ) from e
     with home.meta.write() as c:
         for table in relations.all(c, connection.id):
@@ -189,14 +189,14 @@ def drop_connection(home: Home, statement: DropConnection, stop_capture: Callabl
 def _taken(kind: str, name: str, stored: str, given: str) -> DefinitionError:
     return DefinitionError(
         "name.taken",
-        f"a different {kind} {name} exists already:\n{difference(stored, given)}",
+        f"a different {kind} {name} already exists:\n{difference(stored, given)}",
         f"Write it as SHOW CREATE {kind.upper()} {name} shows it, or use another name, or DROP the old one first.",
     )
 
 
 @dataclass(frozen=True, slots=True)
 class CheckedTable:
-    """The upstream table that a definition means, as it is now, with the columns that it gets here."""
+    """The upstream table that a definition refers to, as it is now, with its columns here."""
 
     found: FoundTable
     columns: tuple[Column, ...]
@@ -212,7 +212,7 @@ class CheckedTable:
         block: int = 0,
         replaces: int = 0,
     ) -> None:
-        """Stores the table, and what its user should know of it."""
+        """Stores the table and its notices for the user."""
         id = relations.add(
             c,
             name=name,
@@ -232,7 +232,7 @@ class CheckedTable:
 
 
 def check_table(upstream: Upstream, statement: CreateTable) -> CheckedTable:
-    """Finds the upstream table and checks that it can be followed as the definition says."""
+    """Finds the upstream table and checks that it can be followed as defined."""
     found = _find(upstream, statement)
     columns = tuple(_column(c, _declared(statement, c)) for c in found.columns)
     if statement.options["snapshot"] == "false":
@@ -245,30 +245,30 @@ def check_table(upstream: Upstream, statement: CreateTable) -> CheckedTable:
 
 
 def _is_number_as_text(column: Column) -> bool:
-    """Whether it is a number upstream whose every value only text can hold."""
+    """Whether it is a number upstream that only text can hold in full."""
     return column.lake_type == "STRING" and can_hold(column.upstream, "DECIMAL(38,18)")
 
 
 def _kept_as_text(column: Column) -> str:
     return (
-        f"column {column.name} is {column.upstream.name} without a size that DECIMAL has, and is kept as STRING; "
-        "list the columns and declare it DECIMAL(p,s) to have numbers"
+        f"column {column.name} is {column.upstream.name} without a size that fits DECIMAL, and is stored as STRING; "
+        "list the columns and declare it DECIMAL(p,s) to get numbers"
     )
 
 
 def check_without_history(name: str, columns: Sequence[Column], key: Sequence[str]) -> None:
-    """A table without history must be able to read a single row anew, which takes a key that has an order here.
+    """Raises unless a table without history can read a single row again, which needs a key that can be ordered here.
 
-    A change can leave out values that are stored aside and did not change; such a row is read from the upstream.
+    A change can omit values that are stored out of line and did not change; such a row is read from the upstream.
     """
     by_name = {c.name: c for c in columns}
     aside = [c.name for c in columns if c.name not in key and c.upstream.stored_aside]
     if aside and not all(by_name[k].ordered for k in key):
         raise DefinitionError(
             "table.no_history",
-            f"{name} cannot go without its history: only the database can order its key, and {aside[0]} may be "
-            "missing from changes",
-            "Leave the column out of the column list, or let the history be read.",
+            f"{name} cannot be followed without its history: only the database can order its key, and {aside[0]} may "
+            "be missing from changes",
+            "Remove the column from the column list, or let Headwater read the history.",
         )
 
 
@@ -286,7 +286,7 @@ def _declared(statement: CreateTable, found: FoundColumn) -> ColumnSpec | None:
 
 
 def _column(found: FoundColumn, declared: ColumnSpec | None) -> Column:
-    """The column with the declared type if it can hold the upstream's, else with the default one."""
+    """The column with the declared type if it can hold the upstream's, or with the default one."""
     if declared is None:
         return Column(found.name, lake_type(found.type), found.type, not found.not_null)
     wanted = normalise_type(declared.type)
@@ -294,13 +294,13 @@ def _column(found: FoundColumn, declared: ColumnSpec | None) -> Column:
         raise DefinitionError(
             "table.column_type",
             f"column {found.name} is declared {declared.type}, which cannot hold the upstream's {found.type.name}",
-            f"Declare it as {lake_type(found.type).lower()} (or string), or leave the column list out.",
+            f"Declare it as {lake_type(found.type).lower()} (or string), or omit the column list.",
         )
     return Column(found.name, resolve_type(found.type, wanted), found.type, not found.not_null)
 
 
 def _withdraw(home: Home, relation: RelationInfo) -> tuple[str, ...]:
-    """Takes the table out of the publication; an upstream that does not answer only costs it some work."""
+    """Removes the table from the publication; if the upstream does not answer, it only does some needless work."""
     try:
         upstream_of(home.meta, relation.origin.connection_id).withdraw(relation.origin.schema, relation.origin.table)
     except HeadwaterError as e:

@@ -22,8 +22,8 @@ from headwater.sql.steps import Step, steps
 class Executor:
     """Executes SQL text on a home.
 
-    `reader` gives the way to read (starting Spark at the first query), `stop_capture` ends a capture for good, `fold`
-    folds a table now (None: no server of ours runs), `changed` is told that definitions have changed.
+    `reader` returns the reader (and starts Spark at the first query), `stop_capture` ends a capture for good, `fold`
+    folds a table now (None: we are not the server), `changed` is called when definitions have changed.
     """
 
     def __init__(
@@ -42,14 +42,14 @@ class Executor:
         self._changed = changed
 
     def run(self, text: str, wanted: Wanted = AS_IT_IS) -> list[Result]:
-        """The results of all statements of a text; the first error ends it, what came before it stands."""
+        """The results of all statements of a text; the first error ends it, earlier statements keep their effect."""
         results: list[Result] = []
         for step in steps(parse(text)):
             results += self.carry_out(step, wanted)
         return results
 
     def carry_out(self, step: Step, wanted: Wanted = AS_IT_IS) -> list[Result]:
-        """The results of one step: a statement, or a block, of which all or nothing is made."""
+        """The results of one step: a statement, or a block, which takes effect as a whole or not at all."""
         if step.block:
             return self._define_together(step.statements)
         return [self._one(step.statements[0], wanted)]
@@ -73,7 +73,7 @@ class Executor:
             case st.Query():
                 return self._query(statement, statement.text, wanted)
             case st.Explain():
-                # how old or complete its tables are does not matter to a plan
+                # a plan does not depend on how old or complete its tables are
                 prefix = f"EXPLAIN {statement.mode} "
                 return self._query(statement.query, statement.text, Wanted(timeout_s=wanted.timeout_s), prefix)
             case st.CancelQuery():

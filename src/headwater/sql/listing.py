@@ -1,4 +1,4 @@
-"""SHOW, SHOW CREATE and DESCRIBE: what meta knows, as rows. Nothing secret is in them."""
+"""SHOW, SHOW CREATE and DESCRIBE: the contents of meta as rows, without secrets."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ from sqlalchemy.engine import Connection
 from headwater.backfill.span import joined
 from headwater.config import Secret
 from headwater.engine.commit.holds import holds
+from headwater.engine.failures import Failures
 from headwater.engine.home import Home
 from headwater.engine.query.queries import Running
 from headwater.engine.results import Result, Status
 from headwater.engine.status.metrics import Family, collect
 from headwater.engine.status.progress import about, percent
-from headwater.engine.status.status import status_of
+from headwater.engine.status.status import connection_error, status_of
 from headwater.errors import SqlError, unknown_name
 from headwater.meta import connections, epochs, progress, relations, spans, tables
 from headwater.model import RelationInfo
@@ -48,7 +49,7 @@ def run(home: Home, statement: st.Statement) -> Result:
     with home.meta.read() as c:
         match statement:
             case st.Show(kind=st.Listing.CONNECTIONS):
-                return _connections(c)
+                return _connections(c, home.live.failures)
             case st.Show(kind=st.Listing.TABLES):
                 return _tables(c)
             case st.Show(kind=st.Listing.EPOCHS):
@@ -72,7 +73,7 @@ def _rows(columns: Columns, rows: Sequence[Sequence[object]], statement: str) ->
     return Result(names, tuple(DDL[type] for _, type in columns), table, statement=statement)
 
 
-def _connections(c: Connection) -> Result:
+def _connections(c: Connection, failures: Failures) -> Result:
     columns = [("name", STRING), ("type", STRING), ("state", STRING), ("index", LONG), ("position", STRING)]
     columns += [("tables", LONG), ("error", STRING)]
     rows = [
@@ -83,7 +84,7 @@ def _connections(c: Connection) -> Result:
             x.committed_index,
             x.position,
             sum(not r.replaces for r in relations.all(c, x.id)),
-            _error(x.error),
+            _error(connection_error(x, failures) or None),
         )
         for x in connections.all(c)
     ]
@@ -190,7 +191,7 @@ def _create(c: Connection, statement: st.ShowCreate) -> Result:
 
 
 def _with_reference(statement: str, secret: Secret | None) -> str:
-    """The definition with where its password comes from. That is no secret; a password itself is never shown."""
+    """The definition with its password's reference, which is not a secret; a password itself is never shown."""
     reference = None if secret is None else secret.reference
     if reference is None:
         return statement
@@ -211,13 +212,13 @@ def _describe(c: Connection, statement: st.Describe) -> Result:
 
 
 def _covered(c: Connection, relation: RelationInfo) -> tuple[str, ...]:
-    """Which part of a table that is still being filled a reader sees; nothing if that is all of it."""
+    """The part of a table that a reader sees while it is being filled; empty if that is all of it."""
     p = progress.of_all(c)[relation.id]
     if p.complete or not p.total:
         return ()
     text = f"{relation.name}: {percent(p.share)} covered, {p.covered} of {p.total} spans"
     if not relation.ordered:
-        return (f"{text}; its keys compare only in the database: readable when complete",)
+        return (f"{text}; only the database can order its keys: readable when complete",)
     read = [x.span for x in spans.all(c, relation.id) if x.state in progress.COVERED]
     shown = [condition(relation.key, x) for x in joined(read)]
     more = f" and {len(shown) - RANGES_SHOWN} more ranges" if len(shown) > RANGES_SHOWN else ""

@@ -1,7 +1,7 @@
-"""The options of connections and tables: what may be given, and what SHOW prints.
+"""The options of connections and tables: which are allowed, and which SHOW prints.
 
-Nothing outside the tables is accepted, and SHOW prints only what is `shown` in them. A connection's options are those
-of its type (`source.kinds`).
+Options outside these tables are rejected, and SHOW prints only those marked `shown`. A connection's options depend on
+its type (`source.kinds`).
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from headwater.source.options import Option
 
 OptionKind = Literal["connection", "table"]
 TYPE = "type"
-# What hosted clouds have and a server of one's own does not: there the network is somebody else's.
+# Only hosted clouds have these: a self-hosted server does not manage the network.
 HOSTED_TYPES = frozenset({"privatelink"})
 HOSTED_OPTIONS = frozenset({"connection.name", "privatelink.targets", "provider", "service.name"})
 HOSTED = "a private link exists in hosted clouds only"
 
 
 class Place(TypedDict, total=False):
-    """Where an option stands, as SqlError takes it."""
+    """Where an option is, as SqlError takes it."""
 
     line: int
     column: int
@@ -36,25 +36,25 @@ TABLE = (
     Option(
         "delivery",
         one_of(*(str(d) for d in Delivery)),
-        "`exactly-once`, or `at-least-once`: changes that a scan saw already are applied again.",
+        "`exactly-once`, or `at-least-once`: changes that a scan already saw are applied again.",
         str(Delivery.EXACTLY_ONCE),
     ),
     Option(
         "deletion_vectors",
         boolean,
-        "`false`: a fold rewrites files instead, for readers that know no deletion vectors.",
+        "`false`: a fold rewrites files instead, for readers without deletion vectors.",
         "true",
     ),
     Option(
         "backfill.parallelism",
         whole(1, 64),
-        "Scans of this table at once; by default as many as there are cores.",
+        "Concurrent scans of this table; by default the number of cores.",
         live=True,
     ),
     Option(
         "backfill.rows_per_span",
         whole(1, 100_000_000),
-        "Rows that one scan is planned for.",
+        "Planned rows per scan.",
         live=True,
     ),
     Option(
@@ -67,12 +67,12 @@ TABLE = (
     Option(
         "backfill.filter",
         text,
-        "Which rows the table holds: a condition on its columns, for the history and for the changes.",
+        "Which rows the table holds: a condition on its columns, for both history and changes.",
     ),
 )
 
 
-# by type of connection; what a table may have stands beside them
+# by connection type; table options are separate
 TABLES: dict[str, tuple[Option, ...]] = {**{type: k.OPTIONS for type, k in KINDS.items()}, "table": TABLE}
 
 
@@ -83,15 +83,15 @@ def _nowhere(name: str | None) -> Place:
 def validate(
     kind: OptionKind, given: Mapping[str, str], place: Callable[[str | None], Place] = _nowhere
 ) -> dict[str, str]:
-    """All options of a definition in their one form, defaults included, in the table's order.
+    """All options of a definition in canonical form, including defaults, in the table's order.
 
-    `place` says where an option stands (None: the definition), for errors that show it.
+    `place` returns the location of an option (None: of the definition), for error messages.
     """
     options = _options(kind, given, place)
     known = {o.name: o for o in options}
     for name in given:
         if kind == "connection" and name.lower() in HOSTED_OPTIONS:
-            hint = "Leave it out, and give the DNS name and the port of the link's endpoint as hostname and port."
+            hint = "Remove it, and give the DNS name and the port of the link's endpoint as hostname and port."
             raise _error("sql.unsupported", f"option {name}: {HOSTED}", hint, place(name))
         if name.lower() not in known:
             near = difflib.get_close_matches(name.lower(), known, 1, 0.5)
@@ -111,7 +111,7 @@ def validate(
 
 
 def validate_change(given: Mapping[str, str], place: Callable[[str | None], Place] = _nowhere) -> dict[str, str]:
-    """Options of ALTER TABLE in their one form: only those that may change while a table runs, and only as given."""
+    """Options of ALTER TABLE in canonical form: only the given ones, which must be changeable."""
     fixed = {o.name for o in TABLE if not o.live}
     checked = validate("table", given, place)
     for name in given:
@@ -119,7 +119,7 @@ def validate_change(given: Mapping[str, str], place: Callable[[str | None], Plac
             raise _error(
                 "sql.bad_option",
                 f"option {name} cannot be changed",
-                f"Options that can are {', '.join(live())}; for others DROP the table and CREATE it again.",
+                f"You can change {', '.join(live())}; for other options DROP the table and CREATE it again.",
                 place(name),
             )
     return {name.lower(): checked[name.lower()] for name in given}
@@ -131,13 +131,13 @@ def live() -> tuple[str, ...]:
 
 
 def shown(kind: OptionKind, values: Mapping[str, str]) -> dict[str, str]:
-    """What may be printed of a definition's options: those on the list that say more than the default."""
+    """The printable options of a definition: those marked `shown` that differ from the default."""
     options = _options(kind, values, _nowhere)
     return {o.name: values[o.name] for o in options if o.shown and values.get(o.name, o.default) != o.default}
 
 
 def _options(kind: OptionKind, given: Mapping[str, str], place: Callable[[str | None], Place]) -> tuple[Option, ...]:
-    """What a table may have, or a connection of the type that is given."""
+    """The options of a table, or of a connection of the given type."""
     if kind == "table":
         return TABLE
     name = next((n for n in given if n.lower() == TYPE), None)
@@ -146,10 +146,10 @@ def _options(kind: OptionKind, given: Mapping[str, str], place: Callable[[str | 
         hint = f"Add type = '…' to WITH (…): {types}."
         raise _error("sql.missing_option", "option type is missing", hint, place(None))
     if given[name].lower() in HOSTED_TYPES:
-        hint = "Leave this connection out, and give the DNS name of the link's endpoint as hostname where it is used."
+        hint = "Remove this connection, and give the DNS name of the link's endpoint as hostname where it is used."
         raise _error("sql.unsupported", HOSTED, hint, place(name))
     if given[name].lower() not in KINDS:
-        raise _error("sql.bad_option", f"option type must be {types}", "It is the kind of upstream.", place(name))
+        raise _error("sql.bad_option", f"option type must be {types}", "It is the type of upstream.", place(name))
     return TABLES[given[name].lower()]
 
 

@@ -1,4 +1,4 @@
-"""Text into statements: our own grammar, read by hand from tokens, with errors that show their place.
+"""Parses text into statements: a hand-written parser over tokens, with errors that show their location.
 
 CREATE CONNECTION [IF NOT EXISTS] name WITH (option = value, …)
 CREATE TABLE [IF NOT EXISTS] name [(columns | *)] [WITH (…)] FROM CONNECTION name [TABLE upstream] [WITH (…)]
@@ -23,10 +23,10 @@ from headwater.sql.queries import WRITE_HINT, read_query
 from headwater.sql.tokens import Piece, pieces, place, syntax_error, tokenize
 
 EXPLAIN_MODES = ("EXTENDED", "FORMATTED", "COST", "CODEGEN")
-_LATER = "This version has no such statement; docs/sql.md lists what there is."
-_UPSTREAM_ALTER = "Alter the upstream table; here, ALTER TABLE name SET (backfill.… = value) is what there is."
+_LATER = "This version has no such statement; docs/sql.md lists all statements."
+_UPSTREAM_ALTER = "Alter the upstream table; here only ALTER TABLE name SET (backfill.… = value) is supported."
 
-# What people try, and what they do instead.
+# Statements that people try, and what to do instead.
 REFUSED = {
     "INSERT": WRITE_HINT,
     "UPDATE": WRITE_HINT,
@@ -36,18 +36,18 @@ REFUSED = {
     "COPY": WRITE_HINT,
     "LOAD": WRITE_HINT,
     "REPLACE": WRITE_HINT,
-    "SET": "Give the option in the statement's WITH (…); Spark settings belong to a session given to headwater.open.",
-    "RESET": "Spark settings belong to a session that is given to headwater.open.",
-    "USE": "Name tables without a schema; a home has one name space.",
-    "ROLLBACK": "Leave the block without COMMIT: nothing of it is made.",
-    "REFRESH": "Run the query: a table is fresh at every SELECT.",
-    "OPTIMIZE": "Run FOLD TABLE name; upkeep of bases goes on by itself.",
-    "VACUUM": "Leave it to Headwater: it removes what no reader needs.",
-    "ANALYZE": "Run the query; statistics are kept with every file.",
-    "CACHE": "Run the query: a table is read at its newest epoch each time.",
-    "UNCACHE": "Run the query: a table is read at its newest epoch each time.",
-    "GRANT": "Protect the home directory with the rights of the file system.",
-    "REVOKE": "Protect the home directory with the rights of the file system.",
+    "SET": "Give the option in the statement's WITH (…); Spark settings belong to a session passed to headwater.open.",
+    "RESET": "Spark settings belong to a session passed to headwater.open.",
+    "USE": "Name tables without a schema; a home has one namespace.",
+    "ROLLBACK": "End the block without COMMIT: none of it is executed.",
+    "REFRESH": "Run the query: every SELECT reads fresh data.",
+    "OPTIMIZE": "Run FOLD TABLE name; bases are maintained automatically.",
+    "VACUUM": "Leave it to Headwater: it removes files that no reader needs.",
+    "ANALYZE": "Run the query; every file has statistics.",
+    "CACHE": "Run the query: every query reads the newest epoch.",
+    "UNCACHE": "Run the query: every query reads the newest epoch.",
+    "GRANT": "Protect the home directory with file system permissions.",
+    "REVOKE": "Protect the home directory with file system permissions.",
     "COMMENT": _LATER,
     "CALL": _LATER,
     "DECLARE": _LATER,
@@ -59,20 +59,20 @@ REFUSED_CREATE = {
     "SOURCE": "Write CREATE CONNECTION for the database and CREATE TABLE … FROM CONNECTION for each table.",
     "SINK": "Read the changes with SELECT … FROM changelog(…); this version has no sinks.",
     "SUBSCRIPTION": "Read the changes with SELECT … FROM changelog(…); this version has no subscriptions.",
-    "SCHEMA": "Name tables without a schema; a home has one name space.",
+    "SCHEMA": "Name tables without a schema; a home has one namespace.",
     "DATABASE": "Use another home directory (--home DIR).",
-    "INDEX": "Leave it out: a table's files are kept in key order.",
+    "INDEX": "Remove it: a table's files are kept in key order.",
     "FUNCTION": _LATER,
 }
 
 
 def parse(text: str) -> list[st.Statement]:
-    """All statements of a text, in order; the first that cannot be read is an error that shows its place."""
+    """All statements of a text, in order; the first that cannot be parsed raises an error that shows its location."""
     return [_statement(piece, text) for piece in pieces(text)]
 
 
 def complete(text: str) -> bool:
-    """The text ends with a statement's `;` (for a shell that reads line by line)."""
+    """Whether the text ends with a statement's `;` (for a shell that reads line by line)."""
     try:
         found = list(pieces(text))
     except SqlError as e:

@@ -1,4 +1,4 @@
-"""Queries: what they name, and the changelog calls in them. Spark reads everything else."""
+"""Queries: the names and changelog calls in them. Spark parses everything else."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from headwater.sql.statements import ChangelogCall, Query
 from headwater.sql.tokens import Kind, Piece, Token, place, syntax_error, tokenize
 
 WRITES = frozenset({"INSERT", "UPDATE", "DELETE", "MERGE"})
-# words that a table may have as its name, and that nearly every query has
+# words that may be a table's name, and that nearly every query contains
 CLAUSES = frozenset(
     ("SELECT", "FROM", "WHERE", "GROUP", "ORDER", "BY", "HAVING", "LIMIT", "JOIN", "ON", "AS", "WITH", "UNION", "AND")
 )
-WRITE_HINT = "Write to the upstream database; its tables here follow by themselves."
+WRITE_HINT = "Write to the upstream database; the tables here follow automatically."
 _ARGUMENTS = {"CONNECTION": "connection", "TABLE": "table", "FROM": "from_index", "TO": "to_index"}
 _USAGE = "Write changelog('connection' [, table => 'name'] [, from => index] [, to => index])."
 
@@ -36,7 +36,7 @@ def read_query(piece: Piece, text: str, start: int | None = None) -> Query:
 
 
 def _may_be_table(tokens: list[Token], i: int) -> bool:
-    """Whether a name can be a table's: no alias, no function, no part of another name, no word of SQL's own."""
+    """Whether a name can be a table's: not an alias, a function, a part of another name or an SQL keyword."""
     before = tokens[i - 1] if i else None
     after = tokens[i + 1] if i + 1 < len(tokens) else None
     if before is not None and (before.word == "AS" or _is_symbol(before, ".")):
@@ -52,7 +52,7 @@ def _is_symbol(token: Token, text: str) -> bool:
 
 
 def _without_slash_comments(piece: Piece, text: str, start: int) -> str:
-    """The text with `//` comments blanked, which Spark does not know; same length, so places stay the same."""
+    """The text with `//` comments, which Spark does not support, blanked; its length, and so its offsets, stay."""
     source = text[start : piece.end]
     for a, b in piece.slash_comments:
         if start <= a < piece.end:
@@ -61,7 +61,7 @@ def _without_slash_comments(piece: Piece, text: str, start: int) -> str:
 
 
 def _refuse_writes(tokens: list[Token], text: str) -> None:
-    """Spark lets a query's head (WITH, FROM) lead into a write; those are refused like any other write."""
+    """Raises for writes that start like a query (WITH, FROM), which Spark allows."""
     depth = 0
     for i, token in enumerate(tokens):
         if token.text in ("(", ")") and token.kind is Kind.SYMBOL:
@@ -73,7 +73,7 @@ def _refuse_writes(tokens: list[Token], text: str) -> None:
 
 
 def _ends_with_clause(tokens: list[Token], i: int) -> bool:
-    """The word at `i` is the first after a WITH clause: no SELECT has begun yet at the top, and a `)` precedes it."""
+    """Whether the word at `i` is the first after a WITH clause: no top-level SELECT yet, and a `)` precedes it."""
     if tokens[0].word != "WITH" or tokens[i - 1].text != ")":
         return False
     depth = 0
@@ -86,7 +86,7 @@ def _ends_with_clause(tokens: list[Token], i: int) -> bool:
 
 
 def _changelog_calls(tokens: list[Token], text: str, start: int) -> tuple[tuple[ChangelogCall, ...], set[int]]:
-    """The calls, and which tokens belong to them."""
+    """The calls, and the tokens that belong to them."""
     calls: list[ChangelogCall] = []
     inside: set[int] = set()
     i = 0

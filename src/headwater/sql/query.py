@@ -1,4 +1,4 @@
-"""A query at one epoch: relations and changelog calls become temp views, Spark does the rest."""
+"""A query at one epoch: relations and changelog calls become temp views, and Spark does the rest."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def run_query(reader: Reader, query: Query, running: Running, wanted: Wanted, pr
         try:
             frame = plan(at.session.sql(prefix + query.with_views(tuple(views))))
             rows = frame.toArrow()
-        except (PySparkException, Py4JError) as e:  # a job that fails while it runs comes as the second
+        except (PySparkException, Py4JError) as e:  # a job that fails while running raises the second
             raise refusal(e, query, prefix, reader.names()) from e
         types = tuple(f.dataType.simpleString().upper() for f in frame.schema.fields)
         return Result(tuple(frame.columns), types, rows, "", at.warnings, query.text, worth_saying(behind))
@@ -40,5 +40,5 @@ def _refuse_old(behind: list[Behind], max_age_s: float | None) -> None:
         raise QueryError(
             "query.stale",
             "; ".join(str(b) for b in old),
-            "See `headwater status` for the reason; ask without --max-age (max_age_s) to get the answer as it is.",
+            "See `headwater status` for the reason; query without --max-age (max_age_s) to get the stale result.",
         )

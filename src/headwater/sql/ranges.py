@@ -1,4 +1,4 @@
-"""Key ranges in words: which part of a table is meant. Pure."""
+"""Key ranges in words: the part of a table they cover. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Spark's refusals as our errors: what is wrong and where, without its plans, its settings and the JVM's stack."""
+"""Spark's errors as our errors: what is wrong and where, without plans, settings or the JVM's stack."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _NOISE = re.compile(
 )
 # Spark counts `pos` from 0 and `position` from 1
 _PLACE = re.compile(r"line (\d+),? (pos|position) (\d+)")
-# an error for which this Spark has a name but no text
+# an error that this Spark has a name but no text for
 _UNWORDED = re.compile(r"Cannot find main error class '([A-Z_]+)")
 _HINTS = {
     "COLUMN_IS_NOT_VARIANT_TYPE": (
@@ -30,29 +30,29 @@ MAX_MESSAGE = 1_000
 
 
 def refusal(error: Exception, query: Query, prefix: str = "", names: Sequence[str] = ()) -> HeadwaterError:
-    """The error for what Spark said of a query.
+    """The error for Spark's message about a query.
 
-    `prefix` is what stood before the query's own text, `names` are the tables that there are.
+    `prefix` is the text before the query's own, `names` are the existing tables.
     """
     text = str(error).split("JVM stacktrace:")[0].strip()
     if any(mark in text for mark in MISSING_FILE):
-        return base_damaged("a file of a base is missing: somebody removed it from outside")
+        return base_damaged("a file of a base is missing: something else removed it")
     if _ENDED in text:
-        return MachineError("spark.failed", "Spark has ended under the query", "Ask again; a server starts it again.")
+        return MachineError("spark.failed", "Spark ended during the query", "Run it again; a server restarts Spark.")
     coded = _CODED.search(text)
     if coded is None:
         causes = _CAUSE.findall(text)
         lines = text.splitlines() or [type(error).__name__]
         return MachineError(
             "spark.failed",
-            f"Spark failed at the query: {(causes[-1] if causes else lines[0])[:MAX_MESSAGE]}",
+            f"Spark failed to run the query: {(causes[-1] if causes else lines[0])[:MAX_MESSAGE]}",
             "See logs/ in the home for the reason.",
         )
     said = coded.group()
     unworded = _UNWORDED.search(said)
     if unworded:
         name = unworded.group(1)
-        hint = _HINTS.get(name, "Correct the query; Spark has no more to say about it.")
+        hint = _HINTS.get(name, "Correct the query; Spark gives no details.")
         return SqlError("sql.query", name.replace("_", " ").lower(), hint)
     missing = re.match(r"\[TABLE_OR_VIEW_NOT_FOUND\].*?(`[^ ]+`)", said)
     if missing:
@@ -62,9 +62,9 @@ def refusal(error: Exception, query: Query, prefix: str = "", names: Sequence[st
 
 def _refused(said: str, query: Query, prefix: str) -> SqlError:
     message = " ".join(_NOISE.sub("", _PLAN.sub("", said)).split()).strip(" ;")[:MAX_MESSAGE]
-    hint = "Correct the query; SHOW TABLES and DESCRIBE say what there is."
+    hint = "Correct the query; SHOW TABLES and DESCRIBE show tables and columns."
     found = _PLACE.search(said)
-    if found is None or query.changelog_calls:  # views in the place of changelog calls have moved what follows them
+    if found is None or query.changelog_calls:  # views that replaced changelog calls have shifted the text after them
         return SqlError("sql.query", message, hint)
     line = int(found.group(1))
     column = int(found.group(3)) + (1 if found.group(2) == "pos" else 0) - (len(prefix) if line == 1 else 0)

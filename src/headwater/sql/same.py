@@ -1,4 +1,4 @@
-"""Whether two definitions are the same, however they are spelled."""
+"""Whether two definitions are equal, however they are spelled."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from headwater.sql.statements import CreateConnection, CreateTable, Definition
 
 
 def same(stored: str, given: Definition) -> bool:
-    """The definition says what the stored text says. Names are case-insensitive, types have one form, order matters."""
+    """Whether the definition equals the stored text. Names are case-insensitive, types have one form, order matters."""
     (before,) = parse(stored)
     if isinstance(before, CreateConnection) and isinstance(given, CreateConnection):
         return (before.name.lower(), before.options) == (given.name.lower(), given.options)
@@ -19,7 +19,7 @@ def same(stored: str, given: Definition) -> bool:
 
 
 def _meaning(table: CreateTable) -> tuple[object, ...]:
-    """What a definition says; the upstream's name stays as written, for there case may tell two tables apart."""
+    """A definition's meaning; the upstream's name stays as written, because case may distinguish two tables there."""
     columns = None
     if table.columns is not None:
         columns = tuple((c.name.lower(), normalise_type(c.type)) for c in table.columns)

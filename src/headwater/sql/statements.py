@@ -1,4 +1,4 @@
-"""The statements, as values. What a statement means stands here; how it is written is in `parse`."""
+"""The statements as values. Their meaning is defined here; `parse` defines their syntax."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Listing(StrEnum):
 
 
 class ObjectKind(StrEnum):
-    """What has a name."""
+    """The kinds of named objects."""
 
     CONNECTION = "connection"
     TABLE = "table"
@@ -33,7 +33,7 @@ class ObjectKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Statement:
-    """One statement: its text as written and the line it begins on. The text may hold a secret: no repr shows it."""
+    """One statement: its text as written and its first line. The text may hold a secret: no repr shows it."""
 
     text: str = field(default="", repr=False, compare=False)
     line: int = field(default=0, compare=False)
@@ -41,7 +41,7 @@ class Statement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateConnection(Statement):
-    """CREATE CONNECTION. `options` are validated, defaults included, and without the password: that is `secret`."""
+    """CREATE CONNECTION. `options` are validated, include defaults and exclude the password, which is `secret`."""
 
     name: str
     options: dict[str, str]
@@ -49,7 +49,7 @@ class CreateConnection(Statement):
     if_not_exists: bool = False
 
     def canonical(self) -> str:
-        """The definition in its one form; two definitions are the same iff these texts (and the secrets) are."""
+        """The definition in canonical form; two definitions are equal iff these texts (and the secrets) are."""
         return f"CREATE CONNECTION {quote_name(self.name)} WITH (\n{_options('connection', self.options)}\n)"
 
 
@@ -66,8 +66,8 @@ class ColumnSpec:
 class CreateTable(Statement):
     """CREATE TABLE … FROM CONNECTION.
 
-    `columns` None = as the upstream has them; `key` empty = the upstream's. `upstream` is (schema, table), schema None
-    = the connection's `schema.name`; upstream None = the table of the same name.
+    `columns` None = the upstream's; `key` empty = the upstream's. `upstream` is (schema, table), schema None = the
+    connection's `schema.name`; upstream None = the table of the same name.
     """
 
     name: str
@@ -79,7 +79,7 @@ class CreateTable(Statement):
     if_not_exists: bool = False
 
     def canonical(self) -> str:
-        """The definition in its one form; two definitions are the same iff these texts are."""
+        """The definition in canonical form; two definitions are equal iff these texts are."""
         text = f"CREATE TABLE {quote_name(self.name)} "
         if self.columns is not None or self.key:
             lines = (
@@ -97,7 +97,7 @@ class CreateTable(Statement):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DropConnection(Statement):
-    """DROP CONNECTION; `cascade` takes its tables with it."""
+    """DROP CONNECTION; `cascade` also drops its tables."""
 
     name: str
     if_exists: bool = False
@@ -106,7 +106,7 @@ class DropConnection(Statement):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DropTable(Statement):
-    """DROP TABLE; `cascade` takes what depends on it."""
+    """DROP TABLE; `cascade` also drops its dependents."""
 
     name: str
     if_exists: bool = False
@@ -137,13 +137,13 @@ class Describe(Statement):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoldTable(Statement):
-    """FOLD TABLE: takes the overlay into the base now."""
+    """FOLD TABLE: folds the overlay into the base now."""
 
     name: str
 
 
 class BackfillVerb(StrEnum):
-    """What can be said of a running backfill."""
+    """What can be done to a running backfill."""
 
     PAUSE = "PAUSE"
     RESUME = "RESUME"
@@ -167,7 +167,7 @@ class CancelQuery(Statement):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlterTable(Statement):
-    """ALTER TABLE … SET: options that take effect while the table runs; `options` hold only what was given."""
+    """ALTER TABLE … SET: options that take effect while the table runs; `options` holds only the given ones."""
 
     name: str
     options: dict[str, str]
@@ -175,7 +175,7 @@ class AlterTable(Statement):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResyncTable(Statement):
-    """RESYNC TABLE: builds the table anew beside itself, and takes its place when that is complete."""
+    """RESYNC TABLE: builds a new copy of the table, which replaces it when complete."""
 
     name: str
 
@@ -196,8 +196,8 @@ class ChangelogCall:
 class Query(Statement):
     """A query for Spark.
 
-    `spark_text` is what Spark reads: the text as written, `//` comments blanked. `identifiers` are the names that occur
-    in it, in lower case (Spark's names are case-insensitive), so a relation not among them cannot be meant.
+    `spark_text` is what Spark reads: the text as written, `//` comments blanked. `identifiers` are the names in it, in
+    lower case (Spark's names are case-insensitive): a relation not among them cannot be meant.
     """
 
     spark_text: str
@@ -205,7 +205,7 @@ class Query(Statement):
     changelog_calls: tuple[ChangelogCall, ...] = ()
 
     def with_views(self, views: tuple[str, ...]) -> str:
-        """The text for Spark with one view's name in the place of each changelog call."""
+        """The text for Spark with a view name in place of each changelog call."""
         text = self.spark_text
         for call, view in reversed(list(zip(self.changelog_calls, views, strict=True))):
             text = text[: call.start] + view + text[call.end :]
@@ -222,34 +222,34 @@ class Explain(Statement):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Begin(Statement):
-    """BEGIN: the definitions up to COMMIT stand together or not at all."""
+    """BEGIN: the definitions up to COMMIT are stored all or none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Commit(Statement):
-    """COMMIT: the definitions since BEGIN are made."""
+    """COMMIT: stores the definitions since BEGIN."""
 
 
 Definition = CreateConnection | CreateTable
 
-# Words that would be read as grammar where a name is expected; a name like this is quoted when it is printed.
+# Words that would be parsed as grammar where a name is expected; such names are printed in quotes.
 GRAMMAR_WORDS = frozenset({"CONSTRAINT", "CONNECTION", "FROM", "IF", "NOT", "PRIMARY", "TABLE", "WITH"})
 
 
 def quote_name(name: str) -> str:
-    """A name as our statements read it back."""
+    """A name in the form our statements accept."""
     if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) and name.upper() not in GRAMMAR_WORDS:
         return name
     return '"' + name.replace('"', '""') + '"'
 
 
 def quote_text(text: str) -> str:
-    """A string as our statements read it back: `''` is a quote, a backslash is itself."""
+    """A string in the form our statements accept: `''` is a quote, a backslash has no special meaning."""
     return "'" + text.replace("'", "''") + "'"
 
 
 def one_form(type: str) -> str:
-    """A type's text without differences that mean nothing: lower case, single blanks."""
+    """A type's text in canonical form: lower case, single blanks."""
     text = re.sub(r"\s+", " ", type.strip()).lower()
     return re.sub(r" ?([(),<>\[\]]) ?", r"\1", text)
 

@@ -1,4 +1,4 @@
-"""Statements in the groups in which they are carried out: each alone, those of a BEGIN … COMMIT block together."""
+"""Statements grouped as they are executed: each alone, those of a BEGIN … COMMIT block together."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from headwater.sql import statements as st
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One statement, or the definitions of a block, which are made all or none. Lines count from 1."""
+    """One statement, or the definitions of a block, which are stored all or none. Lines count from 1."""
 
     statements: tuple[st.Statement, ...]
     line: int
@@ -20,29 +20,29 @@ class Step:
 
     @property
     def place(self) -> str:
-        """Where it stands, in words."""
+        """Its location in words."""
         return f"lines {self.line} to {self.last_line}" if self.last_line > self.line else f"line {self.line}"
 
     @property
     def text(self) -> str:
-        """What to send elsewhere to have it carried out."""
+        """Its text, to send it elsewhere for execution."""
         texts = [statement.text for statement in self.statements]
         return ";\n".join(["BEGIN", *texts, "COMMIT"] if self.block else texts)
 
 
 def steps(statements: Sequence[st.Statement]) -> list[Step]:
-    """The steps of a text, in order; a block that does not begin, end or hold what it should is an error."""
+    """The steps of a text, in order; raises if a block does not begin, end or contain what it should."""
     found: list[Step] = []
     begin: st.Statement | None = None
     inside: list[st.Statement] = []
     for statement in statements:
         if isinstance(statement, st.Begin):
             if begin is not None:
-                raise _misplaced(statement, "BEGIN inside BEGIN", "COMMIT the first block before.")
+                raise _misplaced(statement, "BEGIN inside BEGIN", "COMMIT the first block first.")
             begin, inside = statement, []
         elif isinstance(statement, st.Commit):
             if begin is None:
-                raise _misplaced(statement, "COMMIT without BEGIN", "Leave it out, or begin the block with BEGIN.")
+                raise _misplaced(statement, "COMMIT without BEGIN", "Remove it, or start the block with BEGIN.")
             found.append(Step(tuple(inside), begin.line, statement.line, block=True))
             begin = None
         elif begin is None:
@@ -51,10 +51,10 @@ def steps(statements: Sequence[st.Statement]) -> list[Step]:
             inside.append(statement)
         else:
             raise _misplaced(
-                statement, "only CREATE CONNECTION and CREATE TABLE stand in a block", "COMMIT the block before it."
+                statement, "only CREATE CONNECTION and CREATE TABLE are allowed in a block", "COMMIT the block first."
             )
     if begin is not None:
-        raise _misplaced(begin, "BEGIN without COMMIT; nothing was carried out", "End the block with COMMIT;")
+        raise _misplaced(begin, "BEGIN without COMMIT; nothing was executed", "End the block with COMMIT;")
     return found
 
 

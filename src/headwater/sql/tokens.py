@@ -1,8 +1,8 @@
-"""Text into statements and tokens.
+"""Splits text into statements and tokens.
 
-A file mixes two languages: our own statements, where `''` is a quote and a backslash is itself, and Spark's queries,
-where a backslash escapes. Which one a statement is in shows in its first word, so the text is first cut into
-statements (`pieces`), each by its own rules, and then each is read by sqlglot's tokenizer with those rules.
+A file mixes two languages: our own statements, where `''` is a quote and a backslash has no special meaning, and
+Spark's queries, where a backslash escapes. A statement's first word tells its language, so the text is first split
+into statements (`pieces`), each by its own rules, and then each is tokenized by sqlglot with those rules.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ OPERATORS = {
 
 
 class Kind(StrEnum):
-    """What a token is."""
+    """Kinds of tokens."""
 
     WORD = "word"
     QUOTED = "quoted name"
@@ -54,18 +54,18 @@ class Token:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """One statement of a text: where it stands, and its text with comments blanked (same length)."""
+    """One statement of a text: its place, and its text with comments blanked (same length)."""
 
     start: int
     end: int
     masked: str
     query: bool
-    first: str  # its first word in capitals, or the first character
-    slash_comments: tuple[tuple[int, int], ...] = ()  # where `//` comments stand
+    first: str  # its first word in upper case, or its first character
+    slash_comments: tuple[tuple[int, int], ...] = ()  # the places of `//` comments
 
 
 class OwnTokenizer(Tokenizer):
-    """Our own statements: `''` is a quote, a backslash is itself, no word is reserved, names in "…" or `…`."""
+    """Our own statements: `''` is a quote, a backslash is literal, no word is reserved, names in "…" or `…`."""
 
     QUOTES: ClassVar[list[tuple[str, str] | str]] = ["'"]
     IDENTIFIERS: ClassVar[list[str | tuple[str, str]]] = ['"', "`"]
@@ -116,7 +116,7 @@ def tokenize(piece: Piece, text: str) -> list[Token]:
     try:
         found = tokenizer.tokenize(piece.masked)
     except TokenError as e:
-        raise syntax_error(text, piece.start, "the statement cannot be read") from e
+        raise syntax_error(text, piece.start, "the statement could not be tokenized") from e
     return [
         Token(_KINDS.get(t.token_type, Kind.SYMBOL), t.text, piece.start + t.start, piece.start + t.end + 1)
         for t in found
@@ -124,7 +124,7 @@ def tokenize(piece: Piece, text: str) -> list[Token]:
 
 
 def place(text: str, offset: int) -> tuple[int, int, str]:
-    """Line and column (from 1) of an offset, and the line's text with a password in it starred."""
+    """Line and column (from 1) of an offset, and the line's text with passwords masked."""
     begin = text.rfind("\n", 0, offset) + 1
     end = text.find("\n", offset)
     line = text[begin : len(text) if end < 0 else end].rstrip("\r")
@@ -135,12 +135,12 @@ _PASSWORD = re.compile(r"(password\W*?[=\s]\s*['\"])((?:[^'\"]|'')*)(?=['\"]|$)"
 
 
 def hide_passwords(line: str) -> str:
-    """The line with stars for a password's characters, so that columns stay where they are."""
+    """The line with a password's characters masked by stars, so that columns stay the same."""
     return _PASSWORD.sub(lambda m: m.group(1) + "*" * len(m.group(2)), line)
 
 
 def syntax_error(text: str, offset: int, message: str, hint: str = "", code: str = "sql.syntax") -> SqlError:
-    """An error that shows its place."""
+    """An error that shows its location."""
     line, column, shown = place(text, offset)
     return SqlError(
         code,
@@ -190,13 +190,13 @@ def _made(text: str, start: int, end: int, comments: list[tuple[int, int]], quer
 
 
 def _solid_end(text: str, a: int, b: int, end: int) -> int:
-    """`end`, moved past what is not blank between two lexical elements."""
+    """`end`, moved past any non-blank text between two lexical elements."""
     solid = text[a:b].rstrip()
     return a + len(solid) if solid else end
 
 
 def _first(text: str, at: int) -> int:
-    """Where the next statement begins: after blanks and comments."""
+    """Where the next statement begins, after blanks and comments."""
     while at < len(text):
         if text[at].isspace() or text[at] == "\ufeff":
             at += 1

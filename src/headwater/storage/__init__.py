@@ -1,8 +1,8 @@
-"""Storage: the files of a lake (segments, bases, runs) by name, whatever keeps them.
+"""Storage: the files of a lake (segments, bases, runs) by name, whatever stores them.
 
 In: names and bytes. Out: bytes; addresses for Spark and delta-rs.
-Promises: a created file is durable and whole, or there is none; nothing that exists is written over.
-Never: a path of a machine outside this folder; anything about what is in a file.
+Guarantees: a created file is durable and complete, or does not exist; an existing file is never overwritten.
+Never: a path of a machine outside this folder; anything about a file's contents.
 
 `base` the protocol · `local` a directory of this machine
 """

@@ -1,4 +1,4 @@
-"""The protocol of a lake's storage: files by name, durable when it says so. An object store can keep all of it."""
+"""The protocol of a lake's storage: files by name, durable when it says so. An object store can implement all of it."""
 
 from __future__ import annotations
 
@@ -11,44 +11,44 @@ import pyarrow as pa
 
 
 class Stat(NamedTuple):
-    """What is known of a file without reading it."""
+    """What is known about a file without reading it."""
 
     size: int
     modified_at: float  # seconds since 1970
 
 
 class Storage(ABC):
-    """Files of a lake by their names: relative, with `/`. A storage travels to tasks, so it pickles.
+    """Files of a lake by name: relative, with `/`. A storage travels to tasks, so it can be pickled.
 
-    A folder is a prefix of names: nothing makes one, and one without files is none.
+    A folder is a prefix of names: it is never created, and without files it does not exist.
     """
 
     @abstractmethod
     def create(self, path: str) -> AbstractContextManager[IO[bytes]]:
-        """A new file that is durable when the block ends; when the block fails there is none.
+        """A new file that is durable when the block ends; if the block fails, there is none.
 
-        A file that exists is an error (FileExistsError) and stays as it is: it may be published and read by now.
+        An existing file is an error (FileExistsError) and stays unchanged: it may already be published and read.
         """
 
     @abstractmethod
     def write(self, path: str) -> AbstractContextManager[IO[bytes]]:
-        """A new file that need not survive the end of the machine: what can be made again."""
+        """A new file that need not survive a machine crash, because it can be recreated."""
 
     @abstractmethod
     def open(self, path: str) -> pa.NativeFile:
-        """The file for reading, whole or in ranges (`read_at`, `seek`); FileNotFoundError if there is none."""
+        """The file for reading, whole or in ranges (`read_at`, `seek`); FileNotFoundError if it does not exist."""
 
     @abstractmethod
     def stat(self, path: str) -> Stat | None:
-        """Size and time of a file; None if there is none."""
+        """Size and time of a file; None if it does not exist."""
 
     @abstractmethod
     def list(self, folder: str) -> Iterator[str]:
-        """The names of all files below a folder, in order, a page at a time."""
+        """The names of all files in a folder and below, in order, a page at a time."""
 
     @abstractmethod
     def folders(self, folder: str) -> Sequence[str]:
-        """The names of the folders in a folder, without what stands before them."""
+        """The names of the folders in a folder, without its own prefix."""
 
     @abstractmethod
     def remove(self, paths: Iterable[str]) -> None:
@@ -56,7 +56,7 @@ class Storage(ABC):
 
     @abstractmethod
     def remove_folder(self, folder: str) -> None:
-        """Removes every file below a folder."""
+        """Removes every file in a folder and below."""
 
     @abstractmethod
     def sync(self, paths: Iterable[str]) -> None:
@@ -64,13 +64,13 @@ class Storage(ABC):
 
     @abstractmethod
     def sync_folder(self, folder: str) -> None:
-        """Makes what was added to a folder and removed from it durable."""
+        """Makes additions to a folder and removals from it durable."""
 
     @abstractmethod
     def life(self) -> str:
-        """Names the time within which nothing is lost that was written and not synced; '' if that is not known.
+        """A name for the period in which nothing written is lost even if it was not synced; '' if unknown.
 
-        For a local disk, the time since the machine started. Two equal names mean that everything is still there.
+        For a local disk, the time since the machine booted. Two equal names mean that everything still exists.
         """
 
     @abstractmethod
@@ -79,19 +79,19 @@ class Storage(ABC):
 
     @property
     def options(self) -> dict[str, str]:
-        """What delta-rs must be told to reach an address."""
+        """The options delta-rs needs to reach an address."""
         return {}
 
     @property
     def spark_settings(self) -> dict[str, str]:
-        """What Spark must be told to reach an address."""
+        """The settings Spark needs to reach an address."""
         return {}
 
     def exists(self, path: str) -> bool:
         return self.stat(path) is not None
 
     def size(self, path: str) -> int:
-        """The bytes of a file that exists."""
+        """The size of an existing file in bytes."""
         found = self.stat(path)
         if found is None:
             raise FileNotFoundError(path)

@@ -1,4 +1,4 @@
-"""A directory of this machine as a lake's storage; files are mapped to be read."""
+"""A directory of this machine as a lake's storage; files are memory-mapped for reading."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from headwater.storage.base import Stat, Storage
 
 
 class LocalStorage(Storage):
-    """Files below a directory. It pickles as that directory's path."""
+    """Files in a directory. It pickles as the directory's path."""
 
     def __init__(self, root: str | Path) -> None:
         self._root = Path(root).absolute()
@@ -71,7 +71,7 @@ class LocalStorage(Storage):
             raise
 
     def open(self, path: str) -> pa.NativeFile:
-        """The file, mapped: its pages are read when they are used, and shared by all who read it."""
+        """The file, memory-mapped: pages are read when they are used, and shared by all readers."""
         return pa.memory_map(str(self._root / path))
 
     def stat(self, path: str) -> Stat | None:
@@ -115,9 +115,9 @@ class LocalStorage(Storage):
             return ""
 
     def _sync_directories(self, directories: Iterable[Path]) -> None:
-        """Makes the entries of directories durable, and their own entries in the ones above, up to the home.
+        """Makes the entries of directories durable, and their own entries in their parents, up to the home.
 
-        Who made them does not matter: another process may have, and may have died before it synced anything.
+        Who created them does not matter: it may be another process, which died before it synced anything.
         """
         for directory in set(directories):
             fsync(directory)
@@ -131,7 +131,7 @@ class LocalStorage(Storage):
         return MachineError(
             "home.disk_full",
             f"no space left while writing {path}",
-            f"Free space on the disk of {self._root}; work continues by itself.",
+            f"Free space on the disk of {self._root}; work resumes automatically.",
         )
 
 
@@ -140,7 +140,7 @@ def _is_full(e: OSError) -> bool:
 
 
 def fsync(path: Path) -> None:
-    """Makes a file, or what is in a directory, durable."""
+    """Makes a file, or a directory's entries, durable."""
     fd = os.open(path, os.O_RDONLY)
     try:
         os.fsync(fd)

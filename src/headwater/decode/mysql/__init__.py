@@ -1,5 +1,5 @@
 """MySQL's and MariaDB's values: binlog row images and result rows → lake values. `decode.dialects` reads its functions.
 
-`types` is the type table, `evolve` says which changes of a column can be followed. `binlog` finds the values in row
-images, `logged` turns them into Arrow; `charsets`, `texts` and `json` make the strings. `resultset` reads scans.
+`types` is the type table, `evolve` says which type changes can be followed. `binlog` finds the values in row
+images, `logged` turns them into Arrow; `charsets`, `texts` and `json` produce the strings. `resultset` reads scans.
 """

@@ -1,4 +1,4 @@
-"""Where the values of binlog row images stand."""
+"""Where the values of binlog row images are."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from headwater.source.mysql.binlog import codes
 
 
 def lay_out(batch: pa.RecordBatch, layout: RowLayout) -> Piece:
-    """Where the values of these row images stand."""
+    """Where the values of these row images are."""
     data, offsets = buffers(batch.column("payload"))
     ops = batch.column("op").to_numpy()
     forms = [form(c) for c in layout.written]
@@ -33,7 +33,7 @@ def lay_out(batch: pa.RecordBatch, layout: RowLayout) -> Piece:
 
 
 def form(column: LogColumn) -> tuple[int, int]:
-    """Size of a column's values in an image, and how many bytes before each tell it if the size is VARIES."""
+    """Size of a column's values in an image, and the number of length bytes before each if the size is VARIES."""
     size = codes.value_size(column.type_oid, column.modifier)
     if size is None:
         raise DataError(

@@ -1,4 +1,4 @@
-"""Columns of text in the servers' own charsets → UTF-8, by the tables of `source.mysql.codepoints`.
+"""Text columns in the servers' own charsets → UTF-8, by the tables of `source.mysql.client.codepoints`.
 
 A byte that is not a character in its charset makes the value unrepresentable (SELECT would print a question mark).
 """
@@ -19,7 +19,7 @@ from headwater.source.mysql.client.codepoints import CODECS, SWAPPED, UTF8, is_t
 
 
 def decode_charset(buffer: Any, starts: Any, lengths: Any, charset: str) -> Decoded:
-    """The strings whose bytes stand in `buffer` (uint8) at `starts` (int64); a negative length is a NULL."""
+    """The strings whose bytes are in `buffer` (uint8) at `starts` (int64); a negative length is a NULL."""
     if charset in UTF8:
         return _utf8(buffer, starts, lengths)
     if is_tabled(charset):
@@ -28,7 +28,7 @@ def decode_charset(buffer: Any, starts: Any, lengths: Any, charset: str) -> Deco
         return _by_python(buffer, starts, lengths, CODECS[charset], SWAPPED.get(charset))
     raise DataError(
         "data.schema_changed",
-        f"text in the charset {charset} cannot be read",
+        f"text in the charset {charset} cannot be decoded",
         "Convert the column to utf8mb4 upstream, then RESYNC TABLE.",
     )
 

@@ -1,4 +1,4 @@
-"""MariaDB's COMPRESSED columns: the log holds their values as they are stored."""
+"""MariaDB's COMPRESSED columns: the log has their values as they are stored."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import numpy as np
 
 from headwater.errors import DataError
 
-_PLAIN = 0  # of the first byte: the value follows as it is
-_ZLIB = 8  # of its upper half: how it was compressed
-_RAW_BIT = 8  # of its lower half: without zlib's own head and tail
-_SIZE_BITS = 7  # of its lower half: how many bytes behind it tell the size
+_PLAIN = 0  # first byte: the value follows uncompressed
+_ZLIB = 8  # its upper half: the compression method
+_RAW_BIT = 8  # its lower half: without zlib's own header and trailer
+_SIZE_BITS = 7  # its lower half: the number of size bytes after it
 
 
 def expand(buffer: Any, starts: Any, lengths: Any) -> tuple[Any, Any, Any]:
-    """The same values uncompressed, in a buffer of their own: buffer, starts, lengths."""
+    """The same values uncompressed, in a new buffer: buffer, starts, lengths."""
     data = memoryview(buffer)
     values = [
         b"" if length < 0 else _expand(bytes(data[start : start + length]))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from headwater.decode.dialects import Comparable
 from headwater.decode.mysql.binlog import lay_out
-from headwater.decode.mysql.evolve import as_written, key_told, still_holds
+from headwater.decode.mysql.evolve import as_written, logged_key, still_holds, whole_old
 from headwater.decode.mysql.logged import decode_logged
 from headwater.decode.mysql.resultset import select_expression, text_expression, to_lake
 from headwater.decode.mysql.types import INTEGERS, can_hold, is_boolean, lake_type, resolve_type
@@ -16,7 +16,7 @@ _UTF8 = frozenset({"utf8mb4", "utf8mb3", "utf8", "ascii"})
 
 
 def comparable(upstream: UpstreamType) -> Comparable | None:
-    """How a filter may compare values of the type; None: not for certain."""
+    """How a filter may compare values of the type; None: not reliably."""
     if is_boolean(upstream):
         return Comparable("bool", ordered=False, kept=False)
     if upstream.name in INTEGERS:
@@ -35,12 +35,13 @@ __all__ = [
     "can_hold",
     "comparable",
     "decode_logged",
-    "key_told",
     "lake_type",
     "lay_out",
+    "logged_key",
     "resolve_type",
     "select_expression",
     "still_holds",
     "text_expression",
     "to_lake",
+    "whole_old",
 ]

@@ -1,4 +1,4 @@
-"""How a column's type may have changed upstream since the relation was defined, and still decode."""
+"""How a column's upstream type may change after the relation was defined, and still decode."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from headwater.model import Column, LogColumn, SchemaVersion, UpstreamType
 from headwater.source.mysql.binlog import codes
 from headwater.source.mysql.client.codepoints import EVERY_CHARACTER, bytes_of_character
 
-# Other types that the log writes in one form only, or in an old and a new one that mean the same
+# Other types that the log writes in only one form, or in an old and a new one that mean the same
 _SAME = {
     "year": {codes.YEAR},
     "date": {codes.DATE, codes.NEWDATE},
@@ -35,15 +35,15 @@ _CLOCKS = {
     "timestamp": {codes.TIMESTAMP, codes.OLD_TIMESTAMP},
     "time": {codes.TIME, codes.OLD_TIME},
 }
-_BASIC_PLANE = frozenset({"utf8mb3", "ucs2"})  # they hold all of a charset that has not every character
-_BLOB_SIZE = {"tiny": 1, "": 2, "medium": 3, "long": 4}  # bytes that tell a value's length
+_BASIC_PLANE = frozenset({"utf8mb3", "ucs2"})  # they hold every text of a charset that lacks some characters
+_BLOB_SIZE = {"tiny": 1, "": 2, "medium": 3, "long": 4}  # length bytes of a value
 
 
 def as_written(upstream: UpstreamType, written: LogColumn) -> UpstreamType | None:
     """The type to decode with, or None if values of the old type may have changed with it.
 
-    The same type, or a wider one: rows written before the change mean the same value after it, and look the same where
-    the lake keeps their text. `oid` and `modifier` are then the log's own, which is what the decoder goes by.
+    It is the same type, or a wider one: rows written before the change keep their value, and their text if the lake
+    stores that. `oid` and `modifier` are then the log's own, which the decoder uses.
     """
     new = replace(
         upstream,
@@ -76,7 +76,7 @@ def _integer(old: UpstreamType, new: UpstreamType) -> UpstreamType | None:
         return None
     new = replace(new, name=name, length=old.length if name == old.name else None)
     if new.unsigned and not old.unsigned:
-        return None  # negative numbers are no more
+        return None  # negative numbers are gone
     return new if signed_bits(new) >= signed_bits(old) else None
 
 
@@ -86,7 +86,7 @@ def _decimal(old: UpstreamType, new: UpstreamType) -> UpstreamType | None:
     new = replace(new, precision=new.modifier >> 8, scale=new.modifier & 0xFF)
     (precision, scale), (new_precision, new_scale) = decimal_of(old), decimal_of(new)
     if precision > MAX_PRECISION and scale != new_scale:
-        return None  # the lake keeps its text, and that of older rows has other zeros now
+        return None  # the lake stores its text, and older rows now have a different number of zeros
     return new if new_scale >= scale and new_precision - new_scale >= precision - scale else None
 
 
@@ -107,7 +107,7 @@ def _bit(old: UpstreamType, new: UpstreamType) -> UpstreamType | None:
 
 
 def _labels(old: UpstreamType, new: UpstreamType) -> UpstreamType | None:
-    """An enumeration's rows keep their labels when its members move; a set's print them in the members' order."""
+    """Whether labels are kept: an enum's rows keep theirs when members move; a set's print them in member order."""
     if new.oid != (codes.ENUM if old.name == "enum" else codes.SET):
         return None
     if old.name == "enum":
@@ -125,7 +125,7 @@ def _holds(new: str, old: str) -> bool:
 
 
 def _fits(old: UpstreamType, new: UpstreamType) -> bool:
-    """Whether a string column still has room for every value, and gives it back as it was."""
+    """Whether a string column still has room for every value, and returns it unchanged."""
     fixed = old.name in ("char", "binary")
     if new.oid in codes.BLOBS:
         return new.modifier >= _length_bytes(old)
@@ -134,14 +134,14 @@ def _fits(old: UpstreamType, new: UpstreamType) -> bool:
     length = new.modifier // bytes_of_character(new.charset)
     if new.oid == codes.STRING:
         if not fixed:
-            return False  # what ends in blanks or zero bytes would lose them
+            return False  # trailing blanks or zero bytes would be lost
         if old.name == "binary" and length != old.length:
             return False  # older rows have more zero bytes now
     return old.length is None or length >= old.length
 
 
 def _length_bytes(old: UpstreamType) -> int:
-    """How many bytes must tell a blob's length so that it holds the old column's values."""
+    """The length bytes that a blob needs to hold the old column's values."""
     for ending in ("text", "blob"):
         if old.name.endswith(ending):
             return _BLOB_SIZE[old.name.removesuffix(ending)]
@@ -162,6 +162,11 @@ def still_holds(column: Column, written: UpstreamType) -> bool:
     return own == lake or same_decimal or (own != "STRING" and can_hold(written, lake))
 
 
-def key_told(version: SchemaVersion) -> set[str] | None:
-    """The key as the log tells it, which it does only where it describes tables in full."""
+def logged_key(version: SchemaVersion) -> set[str] | None:
+    """The key according to the log, which has it only if it describes tables in full."""
     return {c.name for c in version.columns if c.key} or None
+
+
+def whole_old(version: SchemaVersion) -> bool:
+    """Always true: a table is followed only while the server logs full row images."""
+    return True

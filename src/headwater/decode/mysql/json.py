@@ -22,14 +22,14 @@ _LITERALS = ("null", "true", "false")
 _NUMBERS = {_INT16: "<h", _UINT16: "<H", _INT32: "<i", _UINT32: "<I", _INT64: "<q", _UINT64: "<Q"}
 _INLINE = (_LITERAL, _INT16, _UINT16)
 _INLINE_LARGE = (*_INLINE, _INT32, _UINT32)
-_DEEPEST = 100  # documents are nested at most so deep
-_LINE = 76  # characters of base64 in a line
+_DEEPEST = 100  # maximum nesting of documents
+_LINE = 76  # base64 characters per line
 _LONGEST_LENGTH = 5  # bytes of a variable length
 _quote = json.JSONEncoder(ensure_ascii=False).encode
 
 
 def decode_json(buffer: Any, starts: Any, lengths: Any) -> Decoded:
-    """The texts of the documents that stand in `buffer` (uint8) at `starts`; a negative length is a NULL."""
+    """The texts of the documents in `buffer` (uint8) at `starts`; a negative length is a NULL."""
     data = memoryview(buffer)
     shown: list[str | None] = []
     for start, length in zip(starts.tolist(), lengths.tolist(), strict=True):
@@ -47,7 +47,7 @@ def json_text(document: bytes) -> str:
     except (IndexError, KeyError, struct.error, UnicodeDecodeError, ValueError) as e:
         raise DataError(
             "data.log_damaged",
-            "a value of type json has bytes that this type cannot have",
+            "a value of type json has invalid bytes",
             "Report it with the upstream's version; RESYNC TABLE reads the table again.",
         ) from e
     return "".join(out)
@@ -74,7 +74,7 @@ def _value(kind: int, data: bytes, out: list[str], depth: int) -> None:
 
 
 def _container(kind: int, data: bytes, out: list[str], depth: int) -> None:
-    """Writes an object or an array: count, size, entries of keys, entries of values, then what they point to."""
+    """Writes an object or an array: count, size, key entries, value entries, then what they point to."""
     if depth > _DEEPEST:
         raise ValueError(depth)
     large = kind in (_LARGE_OBJECT, _LARGE_ARRAY)
@@ -143,7 +143,7 @@ def _opaque(code: int, data: bytes) -> str:
 
 
 def _datetime(data: bytes) -> str:
-    """The packed form is the one of a DATETIME(6) column, without its bias."""
+    """A DATETIME(6) in the column's packed form, without its bias."""
     packed = struct.unpack("<q", data)[0] + (0x8000000000 << 24)
     return str(texts.datetimes(*_place(packed.to_bytes(8, "big")), DATETIME, 6).strings().array[0])
 

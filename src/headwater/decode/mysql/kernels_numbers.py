@@ -14,13 +14,13 @@ from headwater.kernel import kernel
 _U0, _U1, _U8, _U10 = np.uint64(0), np.uint64(1), np.uint64(8), np.uint64(10)
 _MINUS, _DOT, _ZERO = 45, 46, 48
 _WORD_DIGITS, _WORD_BYTES = 9, 4
-_DIGIT_BYTES = np.array([0, 1, 1, 2, 2, 3, 3, 4, 4], dtype=np.int64)  # bytes of so many digits
+_DIGIT_BYTES = np.array([0, 1, 1, 2, 2, 3, 3, 4, 4], dtype=np.int64)  # bytes for this many digits
 _POWERS = np.array([10**n for n in range(20)], dtype=np.uint64)
 
 
 @kernel(types.int64(BYTES, types.int64, types.int64), inline="always")
 def little_endian(buffer: Any, at: Any, size: Any) -> Any:
-    """The number in so many bytes, at most eight, the lowest first."""
+    """The number in up to eight bytes, the lowest first."""
     word = np.int64(0)
     for j in range(size):
         word |= np.int64(buffer[at + j]) << (8 * j)
@@ -29,7 +29,7 @@ def little_endian(buffer: Any, at: Any, size: Any) -> Any:
 
 @kernel(types.void(BYTES, PLACES, PLACES, types.uint64[::1], MARKS))
 def read_words(buffer: Any, starts: Any, lengths: Any, out: Any, marks: Any) -> None:
-    """Little-endian bytes as unsigned numbers: unsigned integers, sets, enumerations and the bits of floats."""
+    """Little-endian bytes as unsigned numbers: unsigned integers, sets, enums and the bits of floats."""
     for i in range(starts.size):
         word = _U0
         if lengths[i] < 0:
@@ -76,9 +76,9 @@ def read_integers(
 
 @kernel(types.UniTuple(types.int64, 2)(types.int64, types.int64, types.int64), inline="always")
 def _group(part: Any, digits: Any, number: Any) -> Any:
-    """How many digits of a packed decimal's part (0: whole, 1: fraction) a group has, and in how many bytes.
+    """The number of digits in a group of a packed decimal's part (0: whole, 1: fraction), and their bytes.
 
-    All have nine digits but one at the part's outer end.
+    All groups have nine digits except one at the part's outer end.
     """
     odd = digits % _WORD_DIGITS
     outer = number == 0 if part == 0 else number == digits // _WORD_DIGITS
@@ -103,10 +103,10 @@ def _digits(buffer: Any, at: Any, size: Any, negative: Any, first: Any) -> Any:
 def read_decimals(
     buffer: Any, starts: Any, lengths: Any, precision: Any, scale: Any, padding: Any, out: Any, marks: Any
 ) -> Any:
-    """128-bit numbers from packed decimals, with `padding` zeros behind them; precision + padding are at most 38.
+    """128-bit numbers from packed decimals, with `padding` zeros appended; precision + padding are at most 38.
 
-    A packed decimal is big-endian groups of nine digits, short groups at the outer ends; the first bit is set for a
-    positive number, and a negative one has all its bits turned over. `out` is (n, 2): low, high.
+    A packed decimal is big-endian groups of nine digits, with short groups at the outer ends; the first bit is set for
+    a positive number, and a negative one has all its bits inverted. `out` is (n, 2): low, high.
     """
     whole = precision - scale
     for i in range(starts.size):
@@ -186,7 +186,7 @@ def write_decimals(
 
 @kernel(types.void(types.uint64[::1], types.boolean, types.int64, types.uint64[:, ::1]))
 def widen_integers(words: Any, unsigned: Any, scale: Any, out: Any) -> None:
-    """128-bit numbers with `scale` zeros behind them. Signed ones come sign-extended in their words."""
+    """128-bit numbers with `scale` zeros appended. Signed ones come sign-extended in their words."""
     for i in range(words.size):
         negative = not unsigned and np.int64(words[i]) < 0
         low = ~words[i] + _U1 if negative else words[i]

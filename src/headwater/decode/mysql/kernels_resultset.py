@@ -1,4 +1,4 @@
-"""Kernels for result rows: where each value's text stands, and texts that only MySQL writes."""
+"""Kernels for result rows: where each value's text is, and texts that only MySQL writes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ GRID = types.int64[:, ::1]
 
 @kernel(types.int64(BYTES, OFFSETS, GRID, GRID))
 def lay_out(data: Any, offsets: Any, starts: Any, lengths: Any) -> Any:
-    """Notes where the first values of each row are; the grids are (values, rows). Answers the row that has too few."""
+    """Records where the first values of each row are; the grids are (values, rows). Returns a row that has too few."""
     for row in range(offsets.size - 1):
         at = np.int64(offsets[row])
         end = np.int64(offsets[row + 1])
@@ -54,7 +54,7 @@ def lay_out(data: Any, offsets: Any, starts: Any, lengths: Any) -> Any:
 
 @kernel(types.int64(BYTES, types.int64, types.int64))
 def _digits(buffer: Any, at: Any, count: Any) -> Any:
-    """A number of so many digits, or -1."""
+    """A number of `count` digits, or -1."""
     value = np.int64(0)
     for j in range(count):
         digit = np.int64(buffer[at + j]) - _ZERO
@@ -66,7 +66,7 @@ def _digits(buffer: Any, at: Any, count: Any) -> Any:
 
 @kernel(types.UniTuple(types.int64, 2)(BYTES, types.int64, types.int64))
 def _date(buffer: Any, at: Any, end: Any) -> Any:
-    """Whether a date stands there, and its day, or NO_DAY if no calendar has it."""
+    """Whether there is a date, and its day, or NO_DAY if it is not a valid date."""
     if end - at < _DATE or buffer[at + 4] != _MINUS or buffer[at + 7] != _MINUS:
         return 0, NO_DAY
     year, month, day = _digits(buffer, at, 4), _digits(buffer, at + 5, 2), _digits(buffer, at + 8, 2)
@@ -77,7 +77,7 @@ def _date(buffer: Any, at: Any, end: Any) -> Any:
 
 @kernel(types.int64(BYTES, PLACES, PLACES, types.int32[::1], MARKS))
 def parse_dates(buffer: Any, starts: Any, lengths: Any, out: Any, marks: Any) -> Any:
-    """Days since 1970 of `YYYY-MM-DD`; what no calendar has is unrepresentable."""
+    """Days since 1970 of `YYYY-MM-DD`; invalid dates are unrepresentable."""
     for i in range(starts.size):
         out[i] = 0
         if lengths[i] < 0:
@@ -140,7 +140,7 @@ def parse_moments(buffer: Any, starts: Any, lengths: Any, out: Any, marks: Any) 
 
 @kernel(types.int64(BYTES, PLACES, PLACES, MARKS, MARKS))
 def parse_booleans(buffer: Any, starts: Any, lengths: Any, out: Any, marks: Any) -> Any:
-    """A number as a truth: 0 or 1, as text or (of a bit) as a byte. Nothing is guessed of any other number."""
+    """A number as a boolean: 0 or 1, as text or (for a bit) as a byte. Any other number is unrepresentable."""
     for i in range(starts.size):
         out[i] = 0
         if lengths[i] < 0:

@@ -14,7 +14,7 @@ from headwater.kernel import kernel
 
 _INSERT, _UPDATE, _DELETE, _TRUNCATE, _BREAK = 1, 2, 3, 4, 5  # model.Op
 _NO_VALUE = -1
-VARIES = -1  # the size of a value whose length stands before it
+VARIES = -1  # the size of a value with its length before it
 
 SLOTS = types.Array(types.int32, 1, "C", readonly=True)
 OPS = types.Array(types.int8, 1, "C", readonly=True)
@@ -25,7 +25,7 @@ GRID = types.int64[:, ::1]
 def _image(
     data: Any, at: Any, end: Any, sizes: Any, prefixes: Any, slots: Any, row: Any, starts: Any, lengths: Any
 ) -> Any:
-    """Notes where the image's values are; answers where it ends, or -1."""
+    """Records where the image's values are; returns where it ends, or -1."""
     nulls = at
     at += (slots.size + 7) >> 3
     if at > end:
@@ -67,11 +67,11 @@ def lay_out(
     old_lengths: Any,
     moved: Any,
 ) -> Any:
-    """Places of all values of all rows: the row as it is now, and as it was where an update or a delete tells.
+    """Places of all values of all rows: the row as it is now, and as it was if an update or a delete has that.
 
-    `sizes[c]` is the size of column c's values, or VARIES: then `prefixes[c]` bytes before a value tell its length.
-    `slots[c]` is the output row for column c (-1: nobody wants it), `keys` are the slots of the key. The grids are
-    (slots, rows), preset to "no value". A deleted row keeps its key only.
+    `sizes[c]` is the size of column c's values, or VARIES: then `prefixes[c]` length bytes precede a value.
+    `slots[c]` is the output row for column c (-1: not needed), `keys` are the slots of the key. The grids are
+    (slots, rows), preset to "no value". A deleted row keeps only its key.
     """
     for i in range(offsets.size - 1):
         at = np.int64(offsets[i])

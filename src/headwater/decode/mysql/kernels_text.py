@@ -12,12 +12,12 @@ from headwater.kernel import kernel
 from headwater.source.mysql.client.codepoints import UNDEFINED
 
 POINTS = types.Array(types.uint32, 1, "C", readonly=True)
-_THREE = 0x8F  # in EUC-JP it begins a character of three bytes
+_THREE = 0x8F  # in EUC-JP it begins a three-byte character
 
 
 @kernel(types.int64(types.uint8[::1], types.int64, types.uint32))
 def _put(out: Any, at: Any, point: Any) -> Any:
-    """Writes a character in UTF-8 (none of these charsets goes beyond three bytes); answers where it ends."""
+    """Writes a character in UTF-8 (none of these charsets goes beyond three bytes); returns where it ends."""
     if point < 0x80:
         out[at] = np.uint8(point)
         return at + 1
@@ -43,10 +43,10 @@ def transcode(
     out: Any,
     marks: Any,
 ) -> Any:
-    """UTF-8 from a charset of one, two or three bytes per character; answers how many bytes it wrote.
+    """UTF-8 from a charset of one, two or three bytes per character; returns the number of bytes written.
 
-    `singles` has 256 code points; `pairs` and `triples` (behind 0x8F) have 65,536 each, or none if the charset has no
-    such characters. A value with bytes that are no character is unrepresentable.
+    `singles` has 256 code points; `pairs` and `triples` (after 0x8F) have 65,536 each, or none if the charset has no
+    such characters. A value with bytes that are not a character is unrepresentable.
     """
     to = np.int64(0)
     for i in range(starts.size):
@@ -79,7 +79,7 @@ def transcode(
 
 @kernel(types.void(BYTES, PLACES, PLACES, OFFSETS, types.uint8[::1]))
 def gather_padded(buffer: Any, starts: Any, lengths: Any, offsets: Any, out: Any) -> None:
-    """Copies all values to one place, with zero bytes behind those that are shorter than their place."""
+    """Concatenates all values, padding those that are too short with zero bytes."""
     for i in range(starts.size):
         at = starts[i]
         to = offsets[i]
@@ -95,7 +95,7 @@ def _digit(nibble: Any) -> Any:
 
 @kernel(types.void(BYTES, OFFSETS, OFFSETS, MARKS, types.uint8[::1]))
 def write_hex(values: Any, value_offsets: Any, offsets: Any, marks: Any, out: Any) -> None:
-    """`0x…` of values that stand one after another."""
+    """`0x…` of concatenated values."""
     for i in range(marks.size):
         if marks[i] != KEPT:
             continue

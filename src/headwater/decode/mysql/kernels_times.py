@@ -1,7 +1,7 @@
 """Kernels for dates, datetimes, timestamps and times of row images.
 
-Kept are days of the calendar in the years 1 to 9999. The servers also hold zero dates (`0000-00-00`), dates with parts
-that are zero, and under some settings the 31st of February.
+Valid dates in the years 1 to 9999 are representable. The servers also store zero dates (`0000-00-00`), dates with
+zero parts, and under some settings the 31st of February.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ _DAYS = np.array([31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31], dtype=np.int6
 _DATETIME_BASE = 0x8000000000
 _MONTHS = 13  # the packed form counts months 0 to 12
 _MINUS, _DOT, _COLON, _SPACE, _ZERO = 45, 46, 58, 32, 48
-# Kinds of packed form, by what stands in the bytes
+# Kinds of packed form, by the contents of the bytes
 DATETIME, TIMESTAMP, OLD_DATETIME, OLD_TIMESTAMP = 0, 1, 2, 3
 
 
 @kernel(types.int64(types.int64, types.int64, types.int64))
 def day_of(year: Any, month: Any, day: Any) -> Any:
-    """Days since 1970-01-01, or NO_DAY if no calendar has it."""
+    """Days since 1970-01-01, or NO_DAY if it is not a valid date."""
     if year < 1 or year > _LAST_YEAR or month < 1 or month > 12 or day < 1:
         return NO_DAY
     if day > _DAYS[month - 1]:
@@ -48,7 +48,7 @@ def _big_endian(buffer: Any, at: Any, size: Any) -> Any:
 
 @kernel(types.int64(BYTES, types.int64, types.int64))
 def _fraction(buffer: Any, at: Any, digits: Any) -> Any:
-    """Microseconds from the bytes of a fraction of so many digits."""
+    """Microseconds from the bytes of a fraction with `digits` digits."""
     size = (digits + 1) // 2
     value = _big_endian(buffer, at, size)
     if size == 1:
@@ -119,7 +119,7 @@ def read_moments(buffer: Any, starts: Any, lengths: Any, kind: Any, digits: Any,
 
 @kernel(types.int64(types.uint8[:, ::1], types.int64, types.int64, types.int64, types.int64))
 def _number(out: Any, row: Any, at: Any, value: Any, digits: Any) -> Any:
-    """Writes a number of at least so many digits; answers where it ends."""
+    """Writes a number with at least `digits` digits; returns where it ends."""
     size = digits
     limit = np.int64(10) ** digits
     while value >= limit:
@@ -133,7 +133,7 @@ def _number(out: Any, row: Any, at: Any, value: Any, digits: Any) -> Any:
 
 @kernel(types.int64(types.uint8[:, ::1], types.int64, types.int64, types.int64, types.int64, types.int64))
 def _clock(out: Any, row: Any, at: Any, seconds: Any, micros: Any, digits: Any) -> Any:
-    """Writes `HH:MM:SS[.f…]`; answers where it ends."""
+    """Writes `HH:MM:SS[.f…]`; returns where it ends."""
     at = _number(out, row, at, seconds // 3600, 2)
     out[row, at] = _COLON
     at = _number(out, row, at + 1, seconds // 60 % 60, 2)
@@ -149,7 +149,7 @@ def _clock(out: Any, row: Any, at: Any, seconds: Any, micros: Any, digits: Any) 
 
 @kernel(types.int64(types.uint8[:, ::1], types.int64, types.int64, types.int64, types.int64))
 def _calendar(out: Any, row: Any, year: Any, month: Any, day: Any) -> Any:
-    """Writes `YYYY-MM-DD`; answers where it ends."""
+    """Writes `YYYY-MM-DD`; returns where it ends."""
     at = _number(out, row, 0, year, 4)
     out[row, at] = _MINUS
     at = _number(out, row, at + 1, month, 2)
@@ -159,7 +159,7 @@ def _calendar(out: Any, row: Any, year: Any, month: Any, day: Any) -> Any:
 
 @kernel(types.void(BYTES, PLACES, PLACES, types.uint8[:, ::1], types.int64[::1]))
 def write_dates(buffer: Any, starts: Any, lengths: Any, out: Any, out_lengths: Any) -> None:
-    """The texts of dates, impossible ones too, one per row of `out`."""
+    """The texts of dates, including invalid ones, one per row of `out`."""
     for i in range(starts.size):
         out_lengths[i] = -1
         if lengths[i] >= 0:
@@ -169,7 +169,7 @@ def write_dates(buffer: Any, starts: Any, lengths: Any, out: Any, out_lengths: A
 
 @kernel(types.void(BYTES, PLACES, PLACES, types.int64, types.int64, types.uint8[:, ::1], types.int64[::1]))
 def write_datetimes(buffer: Any, starts: Any, lengths: Any, kind: Any, digits: Any, out: Any, out_lengths: Any) -> None:
-    """The texts of datetimes, impossible ones too, one per row of `out`."""
+    """The texts of datetimes, including invalid ones, one per row of `out`."""
     for i in range(starts.size):
         out_lengths[i] = -1
         if lengths[i] < 0:
@@ -182,7 +182,7 @@ def write_datetimes(buffer: Any, starts: Any, lengths: Any, kind: Any, digits: A
 
 @kernel(types.void(BYTES, PLACES, PLACES, types.int64, types.int64, types.uint8[:, ::1], types.int64[::1]))
 def write_times(buffer: Any, starts: Any, lengths: Any, old: Any, digits: Any, out: Any, out_lengths: Any) -> None:
-    """The texts of times, negative ones and those beyond a day too, one per row of `out`.
+    """The texts of times, including negative ones and those longer than a day, one per row of `out`.
 
     A time is a signed number of seconds (as hours, minutes and seconds in fields) and a fraction, both counted from the
     lowest bits together; an old one is the signed decimal number hhmmss.

@@ -30,15 +30,15 @@ _MOMENTS = {
     codes.OLD_DATETIME: kernels_times.OLD_DATETIME,
     codes.OLD_TIMESTAMP: kernels_times.OLD_TIMESTAMP,
 }
-_WORD_DIGITS = 18  # numbers of so many digits may be too few for a 64-bit one
+_WORD_DIGITS = 18  # 64 bits may be too few for numbers with this many digits
 _SRID_BYTES = 4  # before a geometry's WKB
 _COMPRESSED = (codes.BLOB_COMPRESSED, codes.VARCHAR_COMPRESSED)
 
 
 def decode_logged(buffer: Any, starts: Any, lengths: Any, upstream: UpstreamType, lake_type: str) -> Decoded:
-    """The values whose bytes stand in `buffer` (uint8) at `starts` (int64); a negative length is a NULL.
+    """The values whose bytes are in `buffer` (uint8) at `starts` (int64); a negative length is a NULL.
 
-    `upstream` is what `evolve.as_written` gave. Bytes that the type cannot have raise DataError data.log_damaged.
+    `upstream` is what `evolve.as_written` returned. Invalid bytes raise DataError data.log_damaged.
     """
     if upstream.oid in _COMPRESSED:
         buffer, starts, lengths = expand(buffer, starts, lengths)
@@ -167,7 +167,7 @@ def _texts(buffer: Any, starts: Any, lengths: Any, upstream: UpstreamType, lake_
 
 
 def _binaries(buffer: Any, starts: Any, lengths: Any, upstream: UpstreamType, lake_type: str) -> Decoded:
-    # of a column that still is BINARY(n) the log leaves out the zero bytes at the end, as it does CHAR's blanks
+    # for a column that is still BINARY(n) the log omits trailing zero bytes, as it does CHAR's blanks
     pad_to = upstream.modifier if upstream.oid == codes.STRING else 0
     return texts.binaries(buffer, starts, lengths, lake_type, pad_to)
 
@@ -198,7 +198,7 @@ def _enums(buffer: Any, starts: Any, lengths: Any, upstream: UpstreamType, lake_
     words = np.empty(starts.size, dtype=np.uint64)
     kernels_numbers.read_words(buffer, starts, lengths, words, marks)
     _require(not (words > len(upstream.labels)).any(), upstream)
-    # 0 is what a server stores for a label that it does not know
+    # 0 is what a server stores for an unknown label
     return _labelled(["", *upstream.labels], words, marks, upstream)
 
 
@@ -213,7 +213,7 @@ def _sets(buffer: Any, starts: Any, lengths: Any, upstream: UpstreamType, lake_t
 
 
 def _labelled(named: list[str], which: Any, marks: Any, upstream: UpstreamType) -> Decoded:
-    """One of the texts for each value; one with bytes that are no character cannot be kept, as in a scan."""
+    """One of the texts for each value; a text with bytes that are not a character is unrepresentable, as in a scan."""
     if is_tabled(upstream.charset):
         bad = np.array([REPLACEMENT in text for text in named], dtype=np.bool_)
         marks[(marks == KEPT) & bad[which.astype(np.int64)]] = UNREPRESENTABLE
@@ -233,7 +233,7 @@ def _require(well_formed: bool, upstream: UpstreamType) -> None:
     if not well_formed:
         raise DataError(
             "data.log_damaged",
-            f"a value of type {upstream.name} has bytes that this type cannot have",
+            f"a value of type {upstream.name} has invalid bytes",
             "Report it with the type and the upstream's version; RESYNC TABLE reads the table again.",
         )
 

@@ -1,6 +1,6 @@
 """Result rows of a scan → the relation's columns in Arrow, the same values as from the log.
 
-Rows come as the server wrote them: a text behind its length for each value, in the column's own charset.
+Rows come as the server wrote them: a length and a text for each value, in the column's own charset.
 """
 
 from __future__ import annotations
@@ -24,27 +24,27 @@ from headwater.errors import DataError
 from headwater.model import Column, UpstreamType
 from headwater.source.mysql.client.codepoints import UTF8
 
-ROWS_AT_ONCE = 65_536  # the places of their values stay in the processor's cache
+ROWS_AT_ONCE = 65_536  # the places of their values stay in the CPU cache
 SRID_BYTES = 4  # before the WKB of a geometry
 FLOAT_BYTES = 4
 
 
 def select_expression(column: Column) -> str:
-    """What a scan selects for a column, with `{0}` where its quoted name stands."""
+    """What a scan selects for a column, with `{0}` in place of its quoted name."""
     type = column.upstream
     if type.name in INTEGERS and type.unsigned:
-        return "{0} + 0"  # without the zeros of ZEROFILL, which the log does not know
+        return "{0} + 0"  # without ZEROFILL's zeros, which are not in the log
     if type.name == "decimal" and type.unsigned and column.lake_type == "STRING":
         return f"CAST({{0}} AS DECIMAL({type.precision},{type.scale or 0}))"
     if type.name in ("float", "double"):
-        return "{0} * 1e0"  # a FLOAT by itself is rounded to 6 digits, and a DOUBLE(M,D) to D; plus 0 would lose -0
+        return "{0} * 1e0"  # a FLOAT alone is rounded to 6 digits, and a DOUBLE(M,D) to D; plus 0 would lose -0
     if column.lake_type == "STRING" and _is_bytes(type):
         return f"CONCAT('0x', HEX({_bytes(type)}))"
     return "{0}"
 
 
 def text_expression(column: Column) -> str:
-    """The text form of a key column that bounds are made of, with `{0}` where its quoted name stands."""
+    """The text form of a key column for bounds, with `{0}` in place of its quoted name."""
     type = column.upstream
     if column.lake_type == "BOOLEAN" and type.name == "bit":
         return "{0} + 0"
@@ -58,9 +58,9 @@ def text_expression(column: Column) -> str:
 def to_lake(
     batch: pa.RecordBatch, columns: Sequence[Column], key: Sequence[str] = ()
 ) -> tuple[pa.RecordBatch, dict[str, int]]:
-    """The batch in `arrow_schema(columns)`, and per column the values that became NULL because they cannot be kept.
+    """The batch in `arrow_schema(columns)`, and per column the number of unrepresentable values, which became NULL.
 
-    The batch has one value per row: its texts, those of the columns first. In a key such a value is data.key_value.
+    The batch has one value per row: its texts, those of the columns first. In a key such a value raises data.key_value.
     """
     schema = arrow_schema(columns)
     unrepresentable: dict[str, int] = {}
@@ -79,7 +79,7 @@ def to_lake(
 
 
 def decode(buffer: Any, starts: Any, lengths: Any, type: UpstreamType, lake_type: str) -> Decoded:
-    """The lake values of the texts that stand in `buffer` (uint8) at `starts`; a negative length is a NULL."""
+    """The lake values of the texts in `buffer` (uint8) at `starts`; a negative length is a NULL."""
     if lake_type == "BOOLEAN":
         out = np.empty(starts.size, np.uint8)
         marks = np.empty(starts.size, np.uint8)
@@ -99,7 +99,7 @@ def decode(buffer: Any, starts: Any, lengths: Any, type: UpstreamType, lake_type
 
 
 def _pieces(batch: pa.RecordBatch, values: int) -> Iterator[tuple[Any, Any, Any]]:
-    """Some rows' bytes, and where the first values of each stand: (values, rows)."""
+    """Some rows' bytes, and where the first values of each are: (values, rows)."""
     rows = batch.column(0)
     _, offsets, data = rows.buffers()
     every = np.frombuffer(offsets, np.int32)[rows.offset : rows.offset + len(rows) + 1]
@@ -111,7 +111,7 @@ def _pieces(batch: pa.RecordBatch, values: int) -> Iterator[tuple[Any, Any, Any]
         if kernels_resultset.lay_out(bytes_, some, starts, lengths) != OK:
             raise DataError(
                 "data.log_damaged",
-                "a row of a scan has fewer values than the statement asked for",
+                "a row of a scan has fewer values than the statement selected",
                 "Report it with the upstream's version.",
             )
         yield bytes_, starts, lengths
@@ -135,7 +135,7 @@ def _times(
 
 
 def _bytes_of(buffer: Any, starts: Any, lengths: Any, skip: int) -> Decoded:
-    """Values as they stand, without the first `skip` bytes."""
+    """The values' bytes, without the first `skip` bytes."""
     if skip:
         starts, lengths = starts + skip, np.where(lengths < 0, lengths, np.maximum(lengths - skip, 0))
     offsets = offsets_of(np.maximum(lengths, 0))
@@ -146,7 +146,7 @@ def _bytes_of(buffer: Any, starts: Any, lengths: Any, skip: int) -> Decoded:
 
 
 def _vectors(buffer: Any, starts: Any, lengths: Any, lake_type: str) -> Decoded:
-    """Little-endian floats of four bytes, one after another."""
+    """Little-endian four-byte floats, one after another."""
     sizes = np.maximum(lengths, 0)
     offsets = offsets_of(sizes)
     out = np.empty(int(offsets[-1]), np.uint8)
@@ -158,7 +158,7 @@ def _vectors(buffer: Any, starts: Any, lengths: Any, lake_type: str) -> Decoded:
 
 
 def _is_bytes(type: UpstreamType) -> bool:
-    """Whether SELECT gives bytes that are no text."""
+    """Whether SELECT returns bytes that are not text."""
     return type.name in BINARIES | GEOMETRIES | {"bit", "vector"} or (type.charset == "binary" and type.name != "json")
 
 

@@ -13,13 +13,13 @@ from headwater.decode.kernels import KEPT, NULL, UNREPRESENTABLE
 from headwater.decode.mysql import kernels_numbers, kernels_text, kernels_times
 
 _DATE, _CLOCK, _FRACTION = 10, 8, 7  # characters of `2020-01-01`, `23:59:59`, `.999999`
-_LONGEST_TIME = 11 + _FRACTION  # `-1023:59:59`, the most that its bits can hold
+_LONGEST_TIME = 11 + _FRACTION  # `-1023:59:59`, the most its bits can hold
 _EXPONENT_BELOW, _EXPONENT_ABOVE = -14, 15
 _ADDRESS_BYTES = {"uuid": 16, "inet4": 4, "inet6": 16}
 
 
 class Texts(NamedTuple):
-    """Texts that a kernel wrote, and where they stand; a negative length is a NULL."""
+    """Texts that a kernel wrote, and where they are; a negative length is a NULL."""
 
     bytes: Any
     starts: Any
@@ -50,14 +50,14 @@ def decimals(buffer: Any, starts: Any, lengths: Any, precision: int, scale: int)
 
 
 def dates(buffer: Any, starts: Any, lengths: Any) -> Texts:
-    """`2020-01-01`, also those that no calendar has."""
+    """`2020-01-01`, including invalid dates."""
     out, sizes = _room(starts.size, _DATE + 2)
     kernels_times.write_dates(buffer, starts, lengths, out, sizes)
     return _written(out, sizes)
 
 
 def datetimes(buffer: Any, starts: Any, lengths: Any, kind: int, digits: int) -> Texts:
-    """`2020-01-01 23:59:59.9`, also those that no calendar has."""
+    """`2020-01-01 23:59:59.9`, including invalid dates."""
     out, sizes = _room(starts.size, _DATE + 12 + _CLOCK + _FRACTION)
     kernels_times.write_datetimes(buffer, starts, lengths, kind, digits, out, sizes)
     return _written(out, sizes)
@@ -71,7 +71,7 @@ def times(buffer: Any, starts: Any, lengths: Any, old: bool, digits: int) -> Tex
 
 
 def timestamps(micros: Any, marks: Any, digits: int) -> Decoded:
-    """`2020-01-01 23:59:59.9` in UTC; what the kernel could not keep is the zero timestamp."""
+    """`2020-01-01 23:59:59.9` in UTC; a value that the kernel could not represent is the zero timestamp."""
     size = _DATE + 1 + _CLOCK + (digits + 1 if digits else 0)
     shown = np.datetime_as_string(micros.view("datetime64[us]"), unit="us").astype(f"U{size}")
     shown[marks == UNREPRESENTABLE] = "0000-00-00T00:00:00.000000"[:size]
@@ -106,7 +106,7 @@ def float_text(number: float) -> str:
 
 
 def binaries(buffer: Any, starts: Any, lengths: Any, lake_type: str, pad_to: int = 0) -> Decoded:
-    """Bytes, with zero bytes behind them up to `pad_to`; or `0x…` of them."""
+    """Bytes, padded with zero bytes up to `pad_to`; or their `0x…` text."""
     marks = np.where(lengths < 0, np.uint8(NULL), np.uint8(KEPT))
     sizes = np.where(lengths < 0, 0, np.maximum(lengths, pad_to))
     offsets = offsets_of(sizes)
@@ -134,12 +134,12 @@ def _address(packed: bytes, kind: str) -> str:
 
 
 def _inet6(packed: bytes) -> str:
-    """MariaDB shortens the first of the longest runs of zero groups, even if it is a single group."""
+    """MariaDB's text of an IPv6 address: it shortens the first of the longest runs of zero groups, even of one."""
     groups = [packed[i] << 8 | packed[i + 1] for i in range(0, 16, 2)]
     shown = [f"{g:x}" for g in groups]
     start, length = _zeros(groups)
     if start == 0 and (length == 6 or (length == 5 and groups[5] == 0xFFFF)):
-        shown[6:] = [".".join(map(str, packed[12:]))]  # an IPv4 address, as it is or mapped
+        shown[6:] = [".".join(map(str, packed[12:]))]  # an IPv4 address, plain or mapped
     if not length:
         return ":".join(shown)
     return f"{':'.join(shown[:start])}::{':'.join(shown[start + length :])}"

@@ -1,7 +1,7 @@
-"""The type table of MySQL and MariaDB: which lake type holds which of theirs. `docs/types.md` is its page for users.
+"""The type table of MySQL and MariaDB: which lake type holds which of theirs. `docs/types.md` documents it for users.
 
-A type is named as information_schema.columns.data_type names it. Every type may also be kept as STRING: the text that
-SELECT prints; of binary strings, bits, geometries and vectors, which have none, `0x…` as the `mysql` client prints it.
+A type has its name in information_schema.columns.data_type. Every type may also be stored as STRING: the text that
+SELECT prints; for binary strings, bits, geometries and vectors, which have none, `0x…` as the `mysql` client prints it.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from headwater.decode.values import MAX_PRECISION, decimal_size
 from headwater.model import UpstreamType
 
-FREE_DECIMAL = "DECIMAL(38,18)"  # what a bare `decimal` means for one of more than 38 digits
+FREE_DECIMAL = "DECIMAL(38,18)"  # what a bare `decimal` means for one with more than 38 digits
 INTEGERS = {"tinyint": 8, "smallint": 16, "mediumint": 24, "int": 32, "bigint": 64}
 TEXTS = frozenset({"char", "varchar", "tinytext", "text", "mediumtext", "longtext"})
 BINARIES = frozenset({"binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"})
@@ -25,7 +25,7 @@ _LAKE = {
     "vector": "ARRAY<FLOAT>",
 }
 _LAKE |= dict.fromkeys(BINARIES | GEOMETRIES, "BINARY")
-# Lake integers and floats, with how many bits of a signed number each keeps exactly
+# Lake integers and floats, and how many bits of a signed number each represents exactly
 _BITS = {"TINYINT": 8, "SMALLINT": 16, "INT": 32, "BIGINT": 64, "FLOAT": 25, "DOUBLE": 54}
 _DIGITS = {8: 3, 16: 5, 24: 8, 32: 10, 64: 19}
 _UNSIGNED_BIGINT_DIGITS = 20
@@ -39,7 +39,7 @@ _WIDER = {
 
 
 def lake_type(upstream: UpstreamType) -> str:
-    """The lake type that an upstream type has by default."""
+    """The default lake type of an upstream type."""
     if is_boolean(upstream):
         return "BOOLEAN"
     if upstream.name in INTEGERS:
@@ -55,7 +55,7 @@ def lake_type(upstream: UpstreamType) -> str:
 
 
 def resolve_type(upstream: UpstreamType, declared: str) -> str:
-    """A declared lake type with nothing left open: a bare DECIMAL takes the upstream's own precision and scale."""
+    """A fully specified lake type: a bare DECIMAL takes the upstream's own precision and scale."""
     if declared != "DECIMAL":
         return declared
     if upstream.name in INTEGERS:
@@ -65,7 +65,7 @@ def resolve_type(upstream: UpstreamType, declared: str) -> str:
 
 
 def can_hold(upstream: UpstreamType, declared: str) -> bool:
-    """Whether a column may be declared so: every value fits, or (decimal of more than 38 digits) may fit."""
+    """Whether a column may be declared so: every value fits, or (a decimal with more than 38 digits) may fit."""
     declared = resolve_type(upstream, declared)
     if declared in (lake_type(upstream), "STRING"):
         return True
@@ -83,12 +83,12 @@ def can_hold(upstream: UpstreamType, declared: str) -> bool:
 
 
 def is_boolean(upstream: UpstreamType) -> bool:
-    """Whether it is how the servers write a boolean: `tinyint(1)`, which is also what BOOL means, or `bit(1)`."""
+    """Whether it is a boolean as the servers write it: `tinyint(1)`, which BOOL also means, or `bit(1)`."""
     return upstream.name in ("tinyint", "bit") and upstream.length == 1
 
 
 def signed_bits(upstream: UpstreamType) -> int:
-    """How many bits a signed number needs to hold every value of an integer type."""
+    """The bits that a signed number needs to hold every value of an integer type."""
     return INTEGERS[upstream.name] + upstream.unsigned
 
 

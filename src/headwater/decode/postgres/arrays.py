@@ -26,8 +26,8 @@ def decode_arrays(
 ) -> Decoded:
     """Lists of the elements' lake values. NULL elements stay.
 
-    Unkept as a whole: an array of several dimensions, one that does not begin at 1, and one with an element that
-    cannot be kept (a NULL in its place would look like a NULL of the upstream).
+    Unrepresentable as a whole: an array with several dimensions, one that does not begin at 1, and one with an
+    unrepresentable element (a NULL in its place would look like one of the upstream's).
     """
     sizes = np.maximum(lengths, 0)
     n = starts.size
@@ -48,7 +48,7 @@ def decode_arrays(
         owners = np.searchsorted(offsets, np.flatnonzero(elements.bad), side="right") - 1
         marks[owners] = UNREPRESENTABLE
         counts = np.diff(offsets)
-        # Parquet wants nothing behind a NULL list
+        # Parquet allows no elements in a NULL list
         values = values.filter(pa.array(np.repeat(marks == KEPT, counts)))
         offsets = offsets_of(np.where(marks == KEPT, counts, 0))
     return column(arrow_type(lake_type), marks, offsets, children=[values])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headwater.decode.postgres.evolve import as_written, key_told, still_holds
+from headwater.decode.postgres.evolve import as_written, logged_key, still_holds, whole_old
 from headwater.decode.postgres.pgoutput import lay_out
 from headwater.decode.postgres.scanned import select_expression, text_expression, to_lake
 from headwater.decode.postgres.text import decode_text as decode_logged
@@ -13,12 +13,13 @@ __all__ = [
     "can_hold",
     "comparable",
     "decode_logged",
-    "key_told",
     "lake_type",
     "lay_out",
+    "logged_key",
     "resolve_type",
     "select_expression",
     "still_holds",
     "text_expression",
     "to_lake",
+    "whole_old",
 ]

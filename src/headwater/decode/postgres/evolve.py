@@ -1,11 +1,11 @@
-"""How a column's upstream type may have changed since the relation was defined, and still decode."""
+"""How a column's upstream type may change after the relation was defined, and still decode."""
 
 from __future__ import annotations
 
 from headwater.decode.postgres.types import can_hold, element_of, is_array, lake_type, numeric_size
 from headwater.model import Column, LogColumn, SchemaVersion, UpstreamType
 
-# The built-in types that take part in widening, by the number the log gives them; the catalog fixes these numbers.
+# The built-in types that can be widened, by their number in the log; the catalog fixes these numbers.
 _NAMES = {
     21: "int2",
     23: "int4",
@@ -20,13 +20,13 @@ _NAMES |= {1005: "_int2", 1007: "_int4", 1016: "_int8", 1021: "_float4", 1022: "
 _NAMES |= {1015: "_varchar", 1231: "_numeric"}
 _FOLLOWS = {("int2", "int4"), ("int2", "int8"), ("int4", "int8"), ("float4", "float8"), ("varchar", "text")}
 _FINER = frozenset({"timestamp", "timestamptz", "time", "timetz", "varbit"})
-_FREE = -1  # a modifier that limits nothing
+_FREE = -1  # a modifier without a limit
 
 
 def as_written(upstream: UpstreamType, written: LogColumn) -> UpstreamType | None:
     """The type to decode with, or None if values of the old type may have changed with it.
 
-    The same type, or a wider one: rows written before the change mean the same value after it.
+    It is the same type, or a wider one: rows written before the change keep their value.
     """
     type_oid, modifier = written.type_oid, written.modifier
     if type_oid == upstream.oid:
@@ -75,13 +75,18 @@ def _holds(old: UpstreamType, new: UpstreamType, lake: str) -> bool:
 
 
 def _prints_alike(old: UpstreamType, new: UpstreamType) -> bool:
-    """Whether a value of the old type has the same text as one of the new, which is what a STRING keeps."""
+    """Whether a value of the old type has the same text under the new one, which is what a STRING stores."""
     before, now = (t.name.removeprefix("_") for t in (old, new))
     if now == "numeric" and new.modifier != _FREE:
         return numeric_size(old)[1] == numeric_size(new)[1]
     return before == now or "float8" not in (before, now)
 
 
-def key_told(version: SchemaVersion) -> set[str] | None:
-    """The key as the log tells it: the replica identity, which says nothing of the key once it is the whole row."""
+def logged_key(version: SchemaVersion) -> set[str] | None:
+    """The key according to the log: the replica identity, which says nothing about the key if it is the whole row."""
     return None if version.identity == "f" else {c.name for c in version.columns if c.key}
+
+
+def whole_old(version: SchemaVersion) -> bool:
+    """Whether an UPDATE or a DELETE has the whole old row: with REPLICA IDENTITY FULL."""
+    return version.identity == "f"

@@ -1,4 +1,4 @@
-"""The kernel that takes PostgreSQL's array texts apart."""
+"""The kernel that splits PostgreSQL's array texts."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def split_arrays(
 ) -> Any:
     """Elements of one-dimensional arrays, unquoted, in `out`; `offsets` says which belong to which array.
 
-    Arrays of more dimensions and arrays that do not begin at 1 are unrepresentable.
+    Arrays with more dimensions and arrays that do not begin at 1 are unrepresentable.
     """
     count = 0
     size = 0

@@ -15,7 +15,7 @@ _INSERT, _UPDATE, _DELETE, _TRUNCATE = 73, 85, 68, 84
 _KEY, _OLD, _NEW = 75, 79, 78
 _IS_NULL, _UNCHANGED, _TEXT = 110, 117, 116
 NO_VALUE = -1
-MISSING = -2  # the message does not carry the column
+MISSING = -2  # the message does not have the column
 _HEADER = 5  # type byte and table oid
 
 SLOTS = types.Array(types.int32, 1, "C", readonly=True)
@@ -25,7 +25,7 @@ GRID = types.int64[:, ::1]
 
 @kernel(types.int64(BYTES, types.int64, types.int64, SLOTS, types.int64, GRID, GRID))
 def _tuple(data: Any, at: Any, end: Any, slots: Any, row: Any, starts: Any, lengths: Any) -> Any:
-    """Notes where the tuple's values are; answers where it ends, or -1."""
+    """Records where the tuple's values are; returns where it ends, or -1."""
     if at + 2 > end or (np.int64(data[at]) << 8 | np.int64(data[at + 1])) != slots.size:
         return -1
     at += 2
@@ -75,11 +75,12 @@ def lay_out(
     old_lengths: Any,
     moved: Any,
 ) -> Any:
-    """Places of all values of all rows: the row as it is now, and the old key where `moved`.
+    """Places of all values of all rows: the row as it is now, and the old key if `moved`.
 
-    `slots[c]` is the output row for the message's column c (-1: nobody wants it), `keys` are the slots of the key,
-    `identity[slot]` says that an old tuple of kind K carries the slot. The grids are (slots, rows), preset to "no
-    value". A deleted row keeps its key only. What an update left unchanged is taken from its old tuple if that has it.
+    `slots[c]` is the output row for the message's column c (-1: not needed), `keys` are the slots of the key,
+    `identity[slot]` says that an old tuple of kind K has the slot. The grids are (slots, rows), preset to "no
+    value". A deleted row keeps only its key. Values that an update left unchanged are taken from its old tuple if it
+    has them.
     """
     wanted = starts.shape[0]
     for i in range(offsets.size - 1):

@@ -1,4 +1,4 @@
-"""Where the values of pgoutput's row messages stand."""
+"""Where the values of pgoutput's row messages are."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _TAG_AT = 5  # after the type byte and the table's oid
 
 
 def lay_out(batch: pa.RecordBatch, layout: RowLayout) -> Piece:
-    """Where the values of these messages stand."""
+    """Where the values of these messages are."""
     data, offsets = buffers(batch.column("payload"))
     piece = Piece.blank(batch, layout, data, has_old=_has_old(data, offsets))
     answer = kernels_pgoutput.lay_out(data, offsets, layout.slots, layout.keys, layout.identity, *piece.grids)

@@ -1,4 +1,4 @@
-"""Batches of a PostgreSQL scan, as ADBC gave them → the relation's columns in Arrow, the same values as the log's."""
+"""Batches of a PostgreSQL scan, as returned by ADBC → the relation's columns in Arrow, the same values as the log's."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _TEXT = "CASE WHEN {0} IS DISTINCT FROM NULL THEN pg_catalog.concat({0}) END"
 
 
 def select_expression(column: Column) -> str:
-    """What a scan selects for a column, with `{0}` where its quoted name stands.
+    """What a scan selects for a column, with `{0}` in place of its quoted name.
 
     As text it is the type's output function, which is what the log sends. `::text` is another function for some types:
     it drops the padding of char(n), writes `true` for `t`, and adds `/32` to an inet.
@@ -40,9 +40,9 @@ def text_expression(column: Column) -> str:
 def to_lake(
     batch: pa.RecordBatch, columns: Sequence[Column], key: Sequence[str] = ()
 ) -> tuple[pa.RecordBatch, dict[str, int]]:
-    """The batch in `arrow_schema(columns)`, and per column the values that became NULL because they cannot be kept.
+    """The batch in `arrow_schema(columns)`, and per column the number of unrepresentable values, which became NULL.
 
-    The batch has the columns first, in order, by `select_expression`. In a key such a value is data.key_value.
+    The batch has the columns first, in order, by `select_expression`. In a key such a value raises data.key_value.
     """
     unrepresentable: dict[str, int] = {}
     arrays = []
@@ -78,7 +78,7 @@ def _to_lake(array: pa.Array, column: Column) -> Decoded:
     return Decoded(array if array.type == target else pc.cast(array, target), 0, None)
 
 
-# What a scan may bring for a type, wider ones included: the column may have grown upstream.
+# What a scan may return for a type, including wider ones: the column may have been widened upstream.
 _FAMILIES: dict[str, Callable[[pa.DataType], bool]] = {
     "bool": pa.types.is_boolean,
     **dict.fromkeys(("int2", "int4", "int8"), pa.types.is_integer),
@@ -100,7 +100,7 @@ def _require(right: bool, column: Column) -> None:
 
 
 def _places(array: pa.Array) -> tuple[Any, Any, Any]:
-    """Where the texts of a string array stand: buffer, starts, lengths."""
+    """Where the texts of a string array are: buffer, starts, lengths."""
     _, offsets, data = array.buffers()
     ends = np.frombuffer(offsets, np.int32)[array.offset : array.offset + len(array) + 1].astype(np.int64)
     lengths = np.diff(ends)
@@ -111,7 +111,7 @@ def _places(array: pa.Array) -> tuple[Any, Any, Any]:
 
 
 def _texts(array: pa.Array) -> Decoded:
-    """Strings as they are, except where they are not UTF-8."""
+    """Strings unchanged, except those that are not UTF-8."""
     _, offsets, data = array.buffers()
     if data is None or not len(array):
         return Decoded(array, 0, None)
@@ -130,7 +130,7 @@ def _texts(array: pa.Array) -> Decoded:
 def _ranged(array: pa.Array, plain: pa.DataType, first: int, last: int, target: pa.DataType) -> Decoded:
     """Numbers, dates and timestamps (as numbers of type `plain`) from `first` to `last`.
 
-    ADBC lets infinities, and what its epoch pushes beyond the number range, wrap to the far end: they too lie outside.
+    ADBC lets infinities, and values that its epoch pushes out of range, wrap to the far end: they are outside too.
     """
     numbers = array.view(plain)
     outside = pc.or_(pc.less(numbers, pa.scalar(first, plain)), pc.greater(numbers, pa.scalar(last, plain)))

@@ -1,4 +1,4 @@
-"""PostgreSQL's texts, as its log and its scans give them → an Arrow array of lake values."""
+"""PostgreSQL's texts, from its log and its scans → an Arrow array of lake values."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from headwater.model import UpstreamType
 
 
 def decode_text(buffer: Any, starts: Any, lengths: Any, upstream: UpstreamType, lake_type: str) -> Decoded:
-    """As `decode.text.decode_text`, and arrays."""
+    """Like `decode.text.decode_text`, plus arrays."""
     if is_array(upstream) and lake_type.startswith("ARRAY<"):
         return decode_arrays(buffer, starts, lengths, upstream, lake_type, decode_text)
     return text.decode_text(buffer, starts, lengths, upstream, lake_type)

@@ -1,4 +1,4 @@
-"""The type table: which lake type holds which PostgreSQL type. What is not in it is STRING: the database's own text."""
+"""The type table: which lake type holds which PostgreSQL type. Any other type is STRING: the database's own text."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from headwater.decode.dialects import Comparable
 from headwater.decode.values import decimal_size, is_decimal
 from headwater.model import UpstreamType
 
-FREE_DECIMAL = "DECIMAL(38,18)"  # what a bare `decimal` means for a numeric that has no precision of its own
+FREE_DECIMAL = "DECIMAL(38,18)"  # what a bare `decimal` means for a numeric without a precision
 _LAKE = {
     "bool": "BOOLEAN",
     "int2": "SMALLINT",
@@ -24,9 +24,10 @@ _LAKE = {
 }
 _DIGITS = {"int2": 5, "int4": 10, "int8": 19, "oid": 10}
 _TEXTS = frozenset({"text", "varchar", "bpchar", "name"})
-# What ADBC gives exactly. Not oid (its upper half turns negative), "char" (raw bytes), uuid, json, time (other types).
+# Types that ADBC returns exactly. Not oid (its upper half turns negative), "char" (raw bytes), uuid, json, time (other
+# types).
 _NATIVE = frozenset({"bool", "int2", "int4", "int8", "float4", "float8", "bytea", "date", "timestamp", "timestamptz"})
-# Lake types that hold every value of the upstream type, beside its own, DECIMAL and STRING.
+# Lake types that hold every value of the upstream type, in addition to its own, DECIMAL and STRING.
 _WIDER = {
     "int2": {"INT", "BIGINT", "FLOAT", "DOUBLE"},
     "int4": {"BIGINT", "DOUBLE"},
@@ -49,12 +50,12 @@ _COMPARABLE = {
 
 
 def comparable(upstream: UpstreamType) -> Comparable | None:
-    """How a filter may compare values of the type; None: not for certain."""
+    """How a filter may compare values of the type; None: not reliably."""
     return _COMPARABLE.get(upstream.name)
 
 
 def lake_type(upstream: UpstreamType) -> str:
-    """The lake type that an upstream type has by default."""
+    """The default lake type of an upstream type."""
     if is_array(upstream):
         return f"ARRAY<{lake_type(element_of(upstream))}>"
     if upstream.name == "numeric":
@@ -66,7 +67,7 @@ def lake_type(upstream: UpstreamType) -> str:
 
 
 def resolve_type(upstream: UpstreamType, declared: str) -> str:
-    """A declared lake type with nothing left open: a bare DECIMAL takes the upstream's own precision and scale."""
+    """A fully specified lake type: a bare DECIMAL takes the upstream's own precision and scale."""
     if declared.startswith("ARRAY<") and is_array(upstream):
         return f"ARRAY<{resolve_type(element_of(upstream), declared[6:-1])}>"
     if declared != "DECIMAL":
@@ -78,7 +79,7 @@ def resolve_type(upstream: UpstreamType, declared: str) -> str:
 
 
 def can_hold(upstream: UpstreamType, declared: str) -> bool:
-    """Whether a column may be declared so: every value fits, or (numeric without a usable size) may fit."""
+    """Whether a column may be declared so: every value fits, or (a numeric without a usable size) may fit."""
     declared = resolve_type(upstream, declared)
     own = lake_type(upstream)
     if declared in (own, "STRING"):
@@ -98,14 +99,14 @@ def can_hold(upstream: UpstreamType, declared: str) -> bool:
 
 
 def scans_as_text(upstream: UpstreamType, lake: str | None = None) -> bool:
-    """Whether a scan must select the database's text form, because ADBC does not give the lake's value itself."""
+    """Whether a scan must select the database's text form, because ADBC does not return the lake's value itself."""
     if upstream.name in _TEXTS:
         return False
     return upstream.name not in _NATIVE or lake == "STRING"
 
 
 def is_array(upstream: UpstreamType) -> bool:
-    """Whether it becomes an ARRAY: declared with one dimension, of elements that a comma separates."""
+    """Whether it becomes an ARRAY: declared with one dimension, with comma-separated elements."""
     return upstream.name.startswith("_") and upstream.name != "_box" and upstream.dimensions <= 1
 
 

@@ -9,9 +9,9 @@ from sqlalchemy.engine import Connection
 from headwater import crash
 from headwater.engine.commit.layout import layout_of
 from headwater.meta import connections, epochs, relations, spans
-from headwater.meta.lease import Lease
 from headwater.meta.store import Meta
 from headwater.model import Cut, Epoch, RelationInfo, TableState
+from headwater.ownership.lease import Lease
 
 
 def publish_if_moved(meta: Meta, held: Lease) -> Epoch | None:
@@ -44,7 +44,7 @@ def publish(c: Connection, changed: Iterable[int]) -> Epoch:
 
 
 def _complete(c: Connection, relation: RelationInfo) -> None:
-    """Everything of the relation is readable from this epoch on, under its own name if it was built beside another."""
+    """Makes the relation live from this epoch on; a resynced one takes over the name of the one it replaces."""
     relations.set_state(c, relation.id, TableState.LIVE)
     if relation.replaces:
         relations.take_place(c, relation.id)

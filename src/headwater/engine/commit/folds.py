@@ -1,12 +1,14 @@
-"""Decides when overlays become runs and when they are folded: within a budget, the most urgent first."""
+"""Decides when overlays become runs and when they are folded: within a budget, most urgent first."""
 
 from __future__ import annotations
 
 import logging
+import math
 import time
 from dataclasses import dataclass
 from functools import partial
 
+from headwater.engine.commit.ahead import ahead_bytes
 from headwater.engine.commit.committer import Committer
 from headwater.engine.commit.merger import Merger
 from headwater.engine.failures import Who
@@ -15,16 +17,18 @@ from headwater.engine.guard import Guard
 from headwater.engine.home import Home
 from headwater.engine.query.read import Reader
 from headwater.meta import epochs, progress, relations
-from headwater.meta.lease import Lease
 from headwater.meta.progress import Range
 from headwater.model import Layout, RelationInfo, TableState
+from headwater.ownership.lease import Leases
+from headwater.ownership.names import Name
 from headwater.settings.table import DEFAULTS, Settings
 
 log = logging.getLogger(__name__)
 
 HOLES_S = 2.0  # how often the overlay of a table that is being filled is searched for keys to scan again
-UNSETTLED_CHANGES = 200_000  # before a table is settled there are no runs, so its overlay is folded earlier
-UNSETTLED_SPANS = 1_000  # each is judged by what its own scan saw, and stands in every layout until it is folded
+PRESSING = 0.5  # of changelog.ahead_bytes
+UNSETTLED_CHANGES = 200_000  # an unsettled table has no runs, so its overlay is folded earlier
+UNSETTLED_SPANS = 1_000  # each is judged by its own scan's snapshot, and is part of every layout until it is folded
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,13 +41,14 @@ class Unfolded:
     index: int
     folded_at: float
     settings: Settings = DEFAULTS
+    pressing: bool = False  # its changelog is far ahead, and may soon pause its capture
 
     @property
     def settled(self) -> bool:
         return self.layout.settled
 
     def urgent(self) -> bool:
-        """The overlay is at its cap: it is folded whatever the budget says."""
+        """Whether the overlay is at its cap and must be folded regardless of the budget."""
         return self.changes >= (self.settings.fold_changes if self.settled else UNSETTLED_CHANGES)
 
     def due(self, now: float) -> bool:
@@ -51,19 +56,28 @@ class Unfolded:
             return True
         if len(self.layout.spans) >= UNSETTLED_SPANS:
             return True
-        return self.changes > 0 and now - self.folded_at >= self.settings.fold_age_s
+        return self.changes > 0 and self._waited(now)
 
     def idle(self, now: float) -> bool:
-        """Nothing has changed for so long that it should not hold back the changelog of those that do change."""
-        behind = self.settled and not self.changes and self.layout.log_index < self.index
-        return behind and now - self.folded_at >= self.settings.fold_age_s
+        """Whether it has not changed for so long that it should stop holding back the changelog of others."""
+        behind = self.settled and not self.changes and self.layout.index_for(self.relation) < self.index
+        return behind and self._waited(now)
+
+    def order(self) -> tuple[bool, int]:
+        """Where the changelog is far ahead, the table that holds it back comes first; otherwise the largest overlay."""
+        if self.pressing:
+            return False, self.layout.index_for(self.relation)
+        return True, -self.changes
+
+    def _waited(self, now: float) -> bool:
+        return self.pressing or now - self.folded_at >= self.settings.fold_age_s
 
 
 class Folds:
-    """One look per tick; at most one fold at a time."""
+    """One round per tick; at most one fold at a time."""
 
     def __init__(
-        self, home: Home, held: Lease, committer: Committer, merger: Merger, reader: Reader, guard: Guard
+        self, home: Home, held: Leases, committer: Committer, merger: Merger, reader: Reader, guard: Guard
     ) -> None:
         self._home = home
         self._held = held
@@ -73,41 +87,43 @@ class Folds:
         self._guard = guard
         self._rest_until = 0.0
         self._holes_at: dict[int, float] = {}
-        self.changes: dict[int, int] = {}  # relation → changes that are not in its base, when last looked at
+        self.changes: dict[int, int] = {}  # relation → changes that are not in its base, as of the last tick
 
     def tick(self) -> None:
-        """Makes runs of long tails, then folds the largest overlay that is due, if the budget allows."""
-        self._put_to_rest()
-        overlays = [o for o in self._overlays() if not self._tend(o)]
+        """Turns long tails into runs, then folds the overlay that is most due, if the budget allows."""
+        self._fold_failed()
+        overlays = [o for o in self._overlays() if not self._maintain(o)]
         if idle := [o.relation.id for o in overlays if o.idle(time.time())]:
             self._committer.advance(idle)
-        due = sorted((o for o in overlays if o.due(time.time())), key=lambda o: -o.changes)
+        due = sorted((o for o in overlays if o.due(time.time())), key=Unfolded.order)
         for overlay in due:
-            if overlay.urgent() or time.monotonic() >= self._rest_until:
-                tried = partial(self._tried, overlay.relation.id)
-                if self._guard.attempt("fold", overlay.relation.id, tried, False):
+            if overlay.urgent() or overlay.pressing or time.monotonic() >= self._rest_until:
+                work = partial(self._attempted, overlay.relation.id)
+                if self._guard.attempt("fold", overlay.relation.id, work, False):
                     return
 
-    def _tried(self, relation_id: int) -> bool:
-        """Folds; True also if there was nothing to fold. One that fails or rests lets the next one have its turn."""
+    def _attempted(self, relation_id: int) -> bool:
+        """Folds; True even if there was nothing to fold. (If it fails or is backing off, the next one is tried.)"""
         self.fold(relation_id)
         return True
 
-    def _tend(self, o: Unfolded) -> bool:
-        """Makes a run of a long tail; has keys scanned again that nothing can complete. True if it did that."""
+    def _maintain(self, o: Unfolded) -> bool:
+        """Turns a long tail into runs, and schedules scans of keys that nothing else can complete.
+
+        True while there is more of that to do: the fold has to wait.
+        """
         if not o.changes:
             return False
         id = o.relation.id
         searched = not o.settled or o.relation.partial
         if searched and self._guard.attempt("scan again", id, partial(self._scan_holes, o), False):
             return True
-        if o.settled:
-            make = partial(self._merger.make_run, o.relation, o.layout, o.index, self._held)
-            self._guard.attempt("run", id, make, False)
-        return False
+        if not o.settled:
+            return False
+        return self._guard.attempt("run", id, partial(self._merger.make_runs, o.relation, o.layout, o.index), False)
 
-    def _put_to_rest(self) -> None:
-        """Tables that have failed are folded up to where they stopped, so that they need no changelog any more."""
+    def _fold_failed(self) -> None:
+        """Folds failed tables up to where they stopped, so that they no longer need the changelog."""
         with self._home.meta.read() as c:
             newest = epochs.newest(c)
             failed = [r for r in relations.all(c) if r.state is TableState.FAILED]
@@ -122,16 +138,16 @@ class Folds:
     def _fold_to_stop(self, relation: RelationInfo, layout: Layout, index: int) -> None:
         stop = self._reader.last_readable(relation, layout, index)
         if stop < max(s.cover_index for s in layout.spans) and not layout.settled:
-            return  # its scans saw more than the log can tell of that moment: its claim lasts until the limit
-        if stop > layout.log_index or not layout.settled:
+            return  # its scans saw later states than the last readable one: it keeps its claim up to the limit
+        if stop > layout.index_for(relation) or not layout.settled:
             self._committer.fold(relation.id, upto=stop)
-        with self._home.meta.owned(self._held) as c:
+        with self._home.meta.owned(self._held.of(Name.relation(relation.id))) as c:
             newest = epochs.newest(c)
             folded = None if newest is None else epochs.layout_at(c, relation.id, newest.id)
             if folded is None or not folded.settled:
-                return  # dropped meanwhile, or covered past the place where it stopped
-            relations.set_stopped(c, relation.id, folded.log_index)
-        log.info("failed table put to rest name=%s index=%s", relation.name, folded.log_index)
+                return  # dropped meanwhile, or covered past the index where it stopped
+            relations.set_stopped(c, relation.id, folded.index_for(relation))
+        log.info("failed table folded name=%s index=%s", relation.name, folded.index_for(relation))
 
     def _scan_holes(self, o: Unfolded) -> bool:
         now = time.monotonic()
@@ -141,9 +157,9 @@ class Folds:
         holes = self._reader.holes(o.relation, o.layout, o.index)
         if not holes.num_rows:
             return False
-        log.info("keys are scanned again relation=%s keys=%s", o.relation.id, holes.num_rows)
+        log.info("scanning keys again relation=%s keys=%s", o.relation.id, holes.num_rows)
         with self._committer.exclusive(o.relation.id):
-            return scan_again(self._home, self._held, o.relation, holes)
+            return scan_again(self._home, self._held.of(Name.relation(o.relation.id)), o.relation, holes)
 
     def fold(self, relation_id: int) -> bool:
         """Folds a relation now; False if there was nothing to fold."""
@@ -157,7 +173,7 @@ class Folds:
         return folded
 
     def _overlays(self) -> list[Unfolded]:
-        """Every table's overlay at the newest epoch: a few questions to meta however many tables there are."""
+        """Every table's overlay at the newest epoch, with a constant number of queries to meta."""
         with self._home.meta.read() as c:
             newest = epochs.newest(c)
             if newest is None:
@@ -166,13 +182,18 @@ class Folds:
             layouts, folded = epochs.layouts_at(c, newest.id), relations.folded_times(c)
             found = [(r, layouts[r.id], newest.index_for(r)) for r in known if r.id in layouts]
             ranges = {
-                r.id: Range(r.origin.connection_id, r.origin.upstream_id, layout.log_index, index)
+                r.id: Range(r.origin.connection_id, r.origin.upstream_id, layout.index_for(r), index)
                 for r, layout, index in found
                 if layout.spans
             }
             self.changes = progress.changes(c, ranges)
+            ahead = ahead_bytes(c, self._home.live.failures)
+        limit = PRESSING * self._home.settings.changelog_ahead_bytes or math.inf
+        pressing = {id for id, size in ahead.items() if size > limit}
         return [
-            Unfolded(r, self.changes[r.id], layout, i, folded[r.id], self._home.settings)
+            Unfolded(
+                r, self.changes[r.id], layout, i, folded[r.id], self._home.settings, r.origin.connection_id in pressing
+            )
             for r, layout, i in found
             if r.id in ranges
         ]

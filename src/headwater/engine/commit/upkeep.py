@@ -1,4 +1,4 @@
-"""Upkeep while everything runs: merges segments, rewrites bases, removes dead files; one at a time, in a budget."""
+"""Online upkeep: merges segments, rewrites bases, removes dead files; one at a time, within a budget."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ from headwater.engine.failures import Who
 from headwater.engine.guard import Guard
 from headwater.engine.home import Home
 from headwater.engine.spark import jobs
-from headwater.meta import connections, epochs, intents, lease, relations, spans
-from headwater.meta.lease import Lease
+from headwater.meta import connections, epochs, intents, relations, spans
 from headwater.model import RelationInfo, SpanState, TableState
+from headwater.ownership.lease import Leases
 from headwater.relation import base, commits, rewrite
 from headwater.relation.upkeep import Rewrite, checkpoint_due, due, retention_hours, vacuum_due
 
 log = logging.getLogger(__name__)
 
-LOOK_S = 60.0  # how long a base whose version has not moved is left alone; a fraction of the history if that is shorter
-LOG_KEPT_S = 24 * 3600.0  # of a base; no epoch lives that long, and a log that is never cut grows forever
-MERGES = 8  # of one connection per look: a backlog is worked off beside everything else
+LOOK_S = 60.0  # between checks of a base whose version has not changed; less if the history is short
+LOG_KEPT_S = 24 * 3600.0  # of a base's log; no epoch lives that long, and an untrimmed log grows forever
+MERGES = 8  # per connection and tick, so that a backlog does not block the rest
 
 
 @dataclass(slots=True)
 class _Looked:
-    """What this process knows of one base."""
+    """When this process last checked a base, and when to check it next."""
 
     version: int = -1
     at: float = 0.0
-    again_at: float = 0.0  # or when the version has moved
+    again_at: float = 0.0  # or as soon as the version changes
     vacuum_at: float = 0.0
 
     def due(self, version: int, now: float) -> bool:
@@ -45,10 +45,10 @@ class _Looked:
 
 @dataclass(slots=True)
 class Upkeep:
-    """`tick` is called again and again by one thread."""
+    """Call `tick` repeatedly from one thread."""
 
     home: Home
-    held: Lease
+    held: Leases
     committer: Committer
     session: Callable[[], SparkSession]
     guard: Guard
@@ -56,7 +56,7 @@ class Upkeep:
     _looked: dict[int, _Looked] = field(default_factory=dict)
 
     def tick(self) -> None:
-        """Merges what is due, then tends the base that was looked at longest ago, if the budget allows."""
+        """Merges segments, then maintains the base that was checked longest ago, if the budget allows."""
         self.merge_segments()
         if time.monotonic() < self._rest_until:
             return
@@ -69,7 +69,7 @@ class Upkeep:
             if looked.due(relation.base_version, now):
                 looked.version, looked.at = relation.base_version, now
                 looked.again_at = now + min(LOOK_S, self.home.settings.history_s / 4)
-                if self.guard.attempt("upkeep", relation.id, partial(self._tended, relation), False):
+                if self.guard.attempt("upkeep", relation.id, partial(self._maintained, relation), False):
                     return
 
     def merge_segments(self) -> None:
@@ -90,19 +90,19 @@ class Upkeep:
             self.home.meta,
             self.home.storage,
             connection_id,
+            self.held.server,
             now=time.time(),
             age_s=self.home.settings.segment_age_s,
             most_bytes=self.home.settings.segment_bytes,
-            check=lambda c: lease.check(c, self.held),
             at=crash.here,
         )
         return new is not None
 
-    def tend(self, relation: RelationInfo) -> bool:
+    def maintain(self, relation: RelationInfo) -> bool:
         """Does the first thing that the relation's base needs; False if it needs nothing."""
         storage = self.home.storage
         version, files = rewrite.look(storage, relation)
-        # while a base is being filled it is rewritten by nobody: spans would wait for it, and it pays once, at the end
+        # a base that is being filled is not rewritten: spans would wait for it, and one rewrite at the end is enough
         way = None if relation.state is TableState.FILLING else due(files, many=self.home.settings.base_files)
         if way is not None and self._rewritten(relation, way):
             return True
@@ -114,11 +114,11 @@ class Upkeep:
     def _of(self, relation: RelationInfo) -> _Looked:
         return self._looked.setdefault(relation.id, _Looked())
 
-    def _tended(self, relation: RelationInfo) -> bool:
-        """Tends one base, and rests in proportion, also after a failure."""
+    def _maintained(self, relation: RelationInfo) -> bool:
+        """Maintains one base, and then pauses for a proportional time, even after a failure."""
         began, did = time.monotonic(), True
         try:
-            did = self.tend(relation)
+            did = self.maintain(relation)
         finally:
             if did:
                 took = time.monotonic() - began
@@ -142,10 +142,10 @@ class Upkeep:
         return True
 
     def _vacuumed(self, relation: RelationInfo, live_bytes: int) -> bool:
-        """Cuts the log, and removes dead files if every file beside the base that is of use is of a version meta names.
+        """Trims the log, and removes dead files if every live file next to the base belongs to a version in meta.
 
-        Files of scans that are not in the base yet are in no version, so nothing is removed while there are such; a
-        scan that begins meanwhile writes files that are younger than anything VACUUM removes.
+        Files of uncovered scans belong to no version, so nothing is removed while there are any. A scan that starts
+        meanwhile is safe: its files are newer than anything VACUUM removes.
         """
         storage, looked = self.home.storage, self._of(relation)
         if time.monotonic() < looked.vacuum_at:
@@ -159,7 +159,7 @@ class Upkeep:
             newest = base.current_version(storage, relation.base_path)
             at = None if min(needed) >= newest else rewrite.committed_at(storage, relation, min(needed))
             if at is None and min(needed) < newest:
-                return False  # so old that its commit is gone: nothing is known of when its files were removed
+                return False  # so old that its commit is gone: we do not know when its files were removed
             hours = retention_hours(time.time(), self.home.settings.history_s, at)
             dead = rewrite.dead(storage, relation, time.time() - hours * 3600)
             if not vacuum_due(dead.files, dead.bytes, live_bytes, many=self.home.settings.base_files):
@@ -167,13 +167,11 @@ class Upkeep:
             session = self.session()
             with jobs.pool(session, "upkeep"):
                 rewrite.vacuum(session, storage, relation, hours)
-        looked.vacuum_at = (
-            time.monotonic() + self.home.settings.history_s
-        )  # what was removed since may be dead only after that
+        looked.vacuum_at = time.monotonic() + self.home.settings.history_s  # nothing removed since is dead before that
         log.info("vacuumed relation=%s", relation.id)
         return True
 
 
 def _has_loose_files(counts: dict[SpanState, int]) -> bool:
-    """A scan is running, or has written files that are not covered."""
+    """Whether a scan is running, or has written files that are not covered."""
     return bool(counts.get(SpanState.SCANNING) or counts.get(SpanState.SCANNED))

@@ -1,5 +1,5 @@
-"""Fills tables: Begin, the plan of spans, the scan of each, and of keys that must be read again.
+"""Fills tables: Begin, the plan, the scan of each span, and rescans of single keys.
 
-`backfill` the loop that brings tables from defined to live · `planner` spans into meta · `scanner` one span, in a
-Spark task or here · `holes` keys that are read again
+`backfill` the loop that takes tables from defined to live · `planner` spans into meta · `scanner` one span, in a Spark
+task or in this process · `holes` keys to scan again
 """

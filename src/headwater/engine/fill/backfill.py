@@ -1,4 +1,4 @@
-"""Brings tables from `defined` to `live`: Begin, plan, scans. Each step is in meta before the next one begins."""
+"""Takes tables from `defined` to `live`: Begin, plan, scans. Each step is in meta before the next one begins."""
 
 from __future__ import annotations
 
@@ -27,36 +27,37 @@ from headwater.engine.spark.conf import share_of
 from headwater.errors import DataError, FencedError, Scope, restored
 from headwater.meta import changes as changes_of
 from headwater.meta import connections, relations, segments, spans
-from headwater.meta.lease import Lease
 from headwater.model import ConnectionState, Control, RelationInfo, SpanInfo, SpanState, TableState
+from headwater.ownership.lease import Lease, Leases
+from headwater.ownership.names import Name
 from headwater.relation import base
 from headwater.source.connected import passed, upstream_of
 from headwater.source.kinds import kind
 
-BACKFILL = "backfill"  # whose failures they are
-MOST_SCANS = 64  # at once, however large a cluster is: each is a connection to its upstream
-PLANNERS = 4  # they wait for the upstream and for Spark most of the time
+BACKFILL = "backfill"  # the name under which failures are shown
+MOST_SCANS = 64  # at once, even on a large cluster: each has a connection to its upstream
+PLANNERS = 4  # they mostly wait for the upstream and for Spark
 
 
 @dataclass(slots=True)
 class _Work:
-    """What this process knows of one relation; everything that must survive is in meta."""
+    """This process's state of one relation; everything that must survive is in meta."""
 
     ticket: str | None = None
     waiting_for: str = ""
     planning: Future[bool] | Future[None] | None = None
-    planned: bool = False  # as of the last look
+    planned: bool = False  # as of the last tick
     small: bool = False  # its next scan needs no Spark task
-    scans: dict[int, Future[int]] = field(default_factory=dict)  # span → rows that it was allowed and did not read
-    lost: set[int] = field(default_factory=set)  # spans whose scan failed; meta may still take them for being read
+    scans: dict[int, Future[int]] = field(default_factory=dict)  # span → rows that it was allowed but did not read
+    lost: set[int] = field(default_factory=set)  # spans whose scan failed; in meta they may still be SCANNING
     pace: Pace = field(default_factory=Pace)
 
 
 class Backfill:
-    """The coordinator. `tick()` is called again and again by one thread; work goes on in a pool."""
+    """The coordinator. Call `tick()` repeatedly from one thread; the work runs in a pool."""
 
     def __init__(
-        self, home: Home, held: Lease, session: Callable[[], SparkSession], on_scanned: Callable[[], None]
+        self, home: Home, held: Leases, session: Callable[[], SparkSession], on_scanned: Callable[[], None]
     ) -> None:
         self._home = home
         self._held = held
@@ -64,33 +65,28 @@ class Backfill:
         self._on_scanned = on_scanned
         self._guard = Guard(home, held)
         self._work: dict[int, _Work] = {}
-        # Scans never take more, so that reads always find a free slot. What a cluster has is known once it runs.
+        # Scans never take more, so that reads always find a free slot. A cluster's size is known once it runs.
         self._slots = max(1, (share_of(home.settings) or 2) // 2)
         self._pool = ThreadPoolExecutor(MOST_SCANS, thread_name_prefix="scan")
         self._planners = ThreadPoolExecutor(PLANNERS, thread_name_prefix="plan")
         self._stopping = threading.Event()
 
     def recover(self) -> None:
-        """Scans that a crash interrupted are to be done again; failed tables get another chance."""
-        unread: list[tuple[RelationInfo, list[int]]] = []
-        with self._home.meta.owned(self._held) as c:
+        """Resets scans that a crash interrupted, and gives failed tables another chance."""
+        with self._home.meta.owned(self._held.server) as c:
             for relation in relations.all(c):
                 found = spans.all(c, relation.id)
                 for s in found:
                     if s.state is SpanState.SCANNING:
                         spans.back_to_pending(c, s.id)
-                unread.append((relation, [s.id for s in found if s.state in (SpanState.PENDING, SpanState.SCANNING)]))
-                if relation.state is TableState.FAILED and self._may_go_on(c, relation):
+                if relation.state is TableState.FAILED and self._can_retry(c, relation):
                     complete = relations.planned(c, relation.id) and all(s.cover_index is not None for s in found)
                     again = TableState.LIVE if complete else TableState.FILLING if found else TableState.DEFINED
                     relations.set_state(c, relation.id, again)
                     relations.open_if_complete(c, relation.block)
-        for relation, ids in unread:
-            if ids:
-                remove_files(self._home, relation, ids)
 
-    def _may_go_on(self, c: Connection, relation: RelationInfo) -> bool:
-        """Whether another try can help a failed table; one whose changes are gone meanwhile says so."""
+    def _can_retry(self, c: Connection, relation: RelationInfo) -> bool:
+        """Whether a retry can help a failed table; if its changes are gone by now, that becomes its error."""
         if relation.error is not None and restored(relation.error).needs_resync:
             return False
         at = relation.stopped_at
@@ -101,19 +97,19 @@ class Backfill:
         return False
 
     def tick(self) -> None:
-        """One look at every table that is not live yet."""
+        """Advances every table that is not live yet."""
         with self._home.meta.read() as c:
             found = [
                 r for r in relations.all(c) if r.state in (TableState.DEFINED, TableState.WAITING, TableState.FILLING)
             ]
             running = {x.id for x in connections.all(c) if x.state is ConnectionState.RUNNING}
-        for gone in self._work.keys() - {r.id for r in found}:  # live, failed or dropped: nobody asks for its results
+        for gone in self._work.keys() - {r.id for r in found}:  # live, failed or dropped: its results are not needed
             if all(f.done() for f in self._work[gone].scans.values()):
                 del self._work[gone]
         for relation in found:
             work = self._work.setdefault(relation.id, _Work())
             who = Who(BACKFILL, table=relation.id)
-            if relation.origin.connection_id not in running or self._home.live.failures.resting(who):
+            if relation.origin.connection_id not in running or self._home.live.failures.backing_off(who):
                 continue
             try:
                 self._step(relation, work)
@@ -123,12 +119,12 @@ class Backfill:
                 self._failed(relation, work, e)
 
     def waiting_for(self, relation_id: int) -> str:
-        """What a table waits for, in words."""
+        """What a table is waiting for, as text."""
         work = self._work.get(relation_id)
         return work.waiting_for if work else ""
 
     def stop(self) -> None:
-        """Ends after the scans in flight; what they read is kept."""
+        """Stops once the scans in flight have finished; their results are kept."""
         self._stopping.set()
         self._pool.shutdown(wait=True, cancel_futures=True)
         self._planners.shutdown(wait=True, cancel_futures=True)
@@ -149,17 +145,17 @@ class Backfill:
         if found.id != relation.origin.upstream_id:
             raise DataError(
                 "data.rewritten",
-                f"{schema}.{table} was dropped and created again since {relation.name} was defined",
+                f"{schema}.{table} has been dropped and re-created since {relation.name} was defined",
                 f"RESYNC TABLE {relation.name};",
             )
-        with self._home.meta.owned(self._held) as c:
-            # Before the ticket: what was captured by now is of transactions that will have ended when scans begin.
+        with self._home.meta.owned(self._lease(relation)) as c:
+            # Before the ticket: changes captured so far belong to transactions that will have ended when scans begin.
             relations.set_begin(c, relation.id, connections.get(c, relation.origin.connection_id).committed_index)
         work.ticket = upstream.publish(schema, table)
         crash.here("publication.altered")
-        with self._home.meta.owned(self._held) as c:
+        with self._home.meta.owned(self._lease(relation)) as c:
             now = relations.get_or_none(c, relation.id)
-            if now is not None and now.state is TableState.DEFINED:  # else it has been stopped meanwhile, and stays so
+            if now is not None and now.state is TableState.DEFINED:  # otherwise it was stopped meanwhile, and stays so
                 relations.set_state(c, relation.id, TableState.WAITING)
 
     def _wait(self, relation: RelationInfo, work: _Work) -> None:
@@ -172,11 +168,11 @@ class Backfill:
         work.waiting_for = blockers[0] if blockers else ""
         if not blockers and not self._reached(relation, upstream.begun(work.ticket)):
             work.waiting_for = "the changelog to reach the table's beginning"
-        elif not blockers:  # in the pool: a hundred new tables must not hold up the scans of the others
+        elif not blockers:  # in the pool: a hundred new tables must not delay the scans of others
             work.planning = self._planners.submit(self._make_base, relation)
 
     def _reached(self, relation: RelationInfo, begun: str) -> bool:
-        """Whether the changelog has passed the place where the table begins; what lies before it concerns no scan."""
+        """Whether the changelog has passed the table's beginning; no scan needs anything before it."""
         if not begun:
             return True
         with self._home.meta.read() as c:
@@ -188,16 +184,16 @@ class Backfill:
             around = segments.in_range(c, connection.id, since, connection.committed_index)
         found = read_transactions(self._home.storage, [s.path for s in around])
         index = index_at(found, kind(connection.type).number(begun), since)
-        with self._home.meta.owned(self._held) as c:
+        with self._home.meta.owned(self._lease(relation)) as c:
             relations.set_begin(c, relation.id, index)
         return True
 
     def _make_base(self, relation: RelationInfo) -> None:
-        """Creates the empty base; from then on the table is being filled."""
+        """Creates the empty base and sets the table's state to FILLING."""
         upstream = upstream_of(self._home.meta, relation.origin.connection_id)
         look = upstream.look([relation.origin.upstream_id])[relation.origin.upstream_id]
         version = base.create(self._home.storage, relation)
-        with self._home.meta.owned(self._held) as c:
+        with self._home.meta.owned(self._lease(relation)) as c:
             now = relations.get_or_none(c, relation.id)
             if now is None or now.state is not TableState.WAITING:
                 return  # dropped or stopped meanwhile
@@ -207,15 +203,15 @@ class Backfill:
         self._on_scanned()
 
     def _fill(self, relation: RelationInfo, work: _Work) -> None:
-        """Collects what has ended, plans, begins scans: as much as the user's settings of this moment allow."""
+        """Collects finished work, plans, and starts as many scans as the user's current settings allow."""
         self._collect(relation, work)
-        self._put_back(relation, work)
+        self._reset_lost(relation, work)
         work.waiting_for = ""
         if relation.control is Control.PAUSED:
             work.waiting_for = f"RESUME BACKFILL {relation.name}"
             return
         if self._busy() >= self._slots and (work.planned or work.planning is not None):
-            return  # nothing could begin: with hundreds of tables, looking at each would take longer than a scan
+            return  # nothing could start: with hundreds of tables, checking each would take longer than a scan
         with self._home.meta.read() as c:
             planned = work.planned = relations.planned(c, relation.id)
             pending = spans.pending(c, relation.id, self._slots + len(work.scans))
@@ -223,9 +219,9 @@ class Backfill:
             self._leave_rest(relation, work)
             return
         if not planned and work.planning is None:
-            stop = partial(self._plans_no_more, relation)
+            stop = partial(self._must_stop_planning, relation)
             work.planning = self._planners.submit(
-                plan_relation, self._home, self._held, relation, self._on_scanned, stop
+                plan_relation, self._home, self._lease(relation), relation, self._on_scanned, stop
             )
         for s in pending:
             if s.id not in work.scans and not self._begin_scan(relation, work, s):
@@ -234,28 +230,28 @@ class Backfill:
     def _collect(self, relation: RelationInfo, work: _Work) -> None:
         if work.planning is not None and work.planning.done():
             done, work.planning = work.planning, None
-            work.small = bool(done.result())  # only a plan knows it
-            self._home.live.failures.worked(Who(BACKFILL, table=relation.id))
+            work.small = bool(done.result())  # only plan_relation returns it
+            self._home.live.failures.succeeded(Who(BACKFILL, table=relation.id))
         for id in [id for id, f in work.scans.items() if f.done()]:
             work.lost.add(id)
             work.pace.give_back(rate_limit(relation), work.scans.pop(id).result())
             work.lost.discard(id)
-            self._home.live.failures.worked(Who(BACKFILL, table=relation.id))
+            self._home.live.failures.succeeded(Who(BACKFILL, table=relation.id))
 
-    def _put_back(self, relation: RelationInfo, work: _Work) -> None:
-        """Spans whose scan failed together with meta, so that meta did not hear of it, are to be read again."""
+    def _reset_lost(self, relation: RelationInfo, work: _Work) -> None:
+        """Makes spans pending again whose scan failed while meta was unavailable: meta still has them as SCANNING."""
         if not work.lost:
             return
-        with self._home.meta.owned(self._held) as c:
+        with self._home.meta.owned(self._lease(relation)) as c:
             found = [s.id for s in spans.all(c, relation.id) if s.id in work.lost and s.state is SpanState.SCANNING]
             for id in found:
                 spans.back_to_pending(c, id)
         if found:
-            remove_files(self._home, relation, found)
+            remove_files(self._home, self._lease(relation), relation, found)
         work.lost.clear()
 
     def _begin_scan(self, relation: RelationInfo, work: _Work, s: SpanInfo) -> bool:
-        """Begins a scan if the table's parallelism, its rate and a free slot allow it."""
+        """Starts a scan if the table's parallelism and rate limit allow it and a slot is free."""
         allowed = int(relation.options.get("backfill.parallelism", self._slots))
         if len(work.scans) >= allowed or self._busy() >= self._slots:
             return False
@@ -264,33 +260,36 @@ class Backfill:
         if rows is None:
             work.waiting_for = f"backfill.rate_limit = {limit}" if not work.scans else ""
             return False
-        here, work.small = work.small and not s.again, False  # once: what is left after it was not so small
+        here, work.small = work.small and not s.again, False  # only once: if rows are left, the table was not small
         work.scans[s.id] = self._pool.submit(self._scan, relation, s, rows, here)
         return True
+
+    def _lease(self, relation: RelationInfo) -> Lease:
+        return self._held.of(Name.relation(relation.id))
 
     def _busy(self) -> int:
         return sum(not f.done() for w in self._work.values() for f in w.scans.values())
 
     def _scan(self, relation: RelationInfo, s: SpanInfo, rows: int, here: bool) -> int:
-        """Scans, `here` or in a Spark task; gives how many of the allowed rows (0: any number) it did not read."""
+        """Scans, `here` or in a Spark task; returns how many of the allowed rows (0: no limit) it did not read."""
         if self._stopping.is_set():
             return rows
         session = None if here else self._session()
         if session is not None:
             self._slots = min(MOST_SCANS, max(1, jobs.share(session) // 2))
         most = min(rows or SMALL_ROWS, SMALL_ROWS) if here else rows
-        read = scan(self._home, self._held, session, relation, s, most)
+        read = scan(self._home, self._lease(relation), session, relation, s, most)
         self._on_scanned()
         return max(0, rows - read)
 
     def _leave_rest(self, relation: RelationInfo, work: _Work) -> None:
-        """No history (any more): once nothing reads or plans, what is left counts as read, and empty."""
+        """Skips the history: once no scan or plan is in progress, the remaining spans count as read and empty."""
         if work.planning is not None or work.scans:
             return
-        work.planning = self._planners.submit(leave_rest, self._home, self._held, relation, self._on_scanned)
+        work.planning = self._planners.submit(leave_rest, self._home, self._lease(relation), relation, self._on_scanned)
 
-    def _plans_no_more(self, relation: RelationInfo) -> bool:
-        """Planning ends early: the server stops, or the user has said something else; it goes on from there."""
+    def _must_stop_planning(self, relation: RelationInfo) -> bool:
+        """Whether planning must stop early: the server is stopping, or the user changed options. It resumes later."""
         if self._stopping.is_set():
             return True
         with self._home.meta.read() as c:
@@ -298,16 +297,16 @@ class Backfill:
         return now is None or (now.control, now.options) != (relation.control, relation.options)
 
     def _failed(self, relation: RelationInfo, work: _Work, cause: Exception) -> None:
-        """Tries again by itself where that can help; else the table stops, and only it."""
+        """Retries automatically if that can help; otherwise stops this table only."""
         error = described(cause)
         if error.stops(Scope.TABLE):
             self._guard.stop(relation.id, error)
             return
-        work.waiting_for = f"another try: {error.message}"
+        work.waiting_for = f"a retry: {error.message}"
         self._home.live.failures.failed(Who(BACKFILL, table=relation.id), cause)
 
 
 def rate_limit(relation: RelationInfo) -> int | None:
-    """Rows per second that all scans of the table may read; None = as many as they can."""
+    """Rows per second that all scans of the table together may read; None: no limit."""
     limit = relation.options.get("backfill.rate_limit")
     return None if limit is None else int(limit)

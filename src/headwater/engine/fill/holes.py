@@ -1,4 +1,4 @@
-"""Keys that must be scanned again: a change moved a row here without its stored-aside columns, and nobody has them."""
+"""Keys that must be scanned again: a change moved a row there without its out-of-line columns, and nothing has them."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from headwater.decode.literals import key_texts
 from headwater.engine.commit import epoch
 from headwater.engine.home import Home
 from headwater.meta import relations, spans
-from headwater.meta.lease import Lease
 from headwater.model import RelationInfo, TableState
+from headwater.ownership.lease import Lease
 
 
 def scan_again(home: Home, held: Lease, relation: RelationInfo, keys: pa.Table) -> bool:
-    """Takes the keys out of the covered spans (they are hidden until they are read) and publishes that.
+    """Removes the keys from the covered spans (they are hidden until rescanned) and publishes an epoch.
 
-    Where keys cannot be ordered outside the database no span holds a key for certain: the whole table is hidden and
-    read again under one snapshot, in which every row is under exactly one key.
+    If keys cannot be ordered outside the database, it is unknown which span holds a key: the whole table is hidden and
+    read again under one snapshot, in which every row has exactly one key.
     """
     with home.meta.owned(held) as c:
         current = relations.get_or_none(c, relation.id)

@@ -1,4 +1,4 @@
-"""Plans a table's spans into meta, a few at a time, so that scanning begins while planning goes on."""
+"""Plans a table's spans into meta, a few at a time, so that scanning starts while planning continues."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from headwater.engine.commit import epoch
 from headwater.engine.fill.scanner import record, wanted_rows
 from headwater.engine.home import Home
 from headwater.meta import connections, relations, spans
-from headwater.meta.lease import Lease
 from headwater.meta.spans import PlannedTo
 from headwater.model import RelationInfo, Span, SpanState
+from headwater.ownership.lease import Lease
 from headwater.settings.table import Settings
 from headwater.source.connected import upstream_of
 from headwater.source.spans import Extent, KeyWalk
 
-FLUSH_S = 0.3  # spans are written down in small batches: the first scans begin at once
+FLUSH_S = 0.3  # spans are written in small batches, so that the first scans start immediately
 
 
 def plan_relation(
     home: Home, held: Lease, relation: RelationInfo, on_scanned: Callable[[], None], stopping: Callable[[], bool]
 ) -> bool:
-    """Puts all spans of a relation into meta, continuing where an earlier plan ended; tells whether it is small."""
+    """Plans all spans of a relation into meta, resuming an earlier plan; returns whether the table is small."""
     with home.meta.read() as c:
         begun = spans.planned(c, relation.id)
         identity = connections.get(c, relation.origin.connection_id).identity
@@ -45,14 +45,14 @@ def plan_relation(
         crash.here("plan.half")
         on_scanned()
     with upstream.reach.walk(table) as walk:
-        _write_down(home, held, relation, plan, walk, begun, stopping)
+        _write_spans(home, held, relation, plan, walk, begun, stopping)
     return extent.bytes <= home.settings.small_bytes and not wanted_rows(relation, home.settings)[1]
 
 
 def leave_rest(home: Home, held: Lease, relation: RelationInfo, on_scanned: Callable[[], None]) -> None:
-    """Counts everything that was not scanned as scanned and empty, so that only changes from now on fill it.
+    """Marks everything unscanned as scanned and empty, so that only new changes fill the table.
 
-    Keys that are to be scanned again are not part of it: their rows are known to be in the table.
+    Except keys that must be scanned again: their rows are known to be in the table.
     """
     with home.meta.read() as c:
         identity = connections.get(c, relation.origin.connection_id).identity
@@ -76,12 +76,12 @@ def leave_rest(home: Home, held: Lease, relation: RelationInfo, on_scanned: Call
 def _plan(relation: RelationInfo, extent: Extent, settings: Settings) -> Plan:
     rows, chosen = wanted_rows(relation, settings)
     types = tuple(c.lake_type for c in relation.key_columns)
-    # a number of rows that the user chose is kept, however short the rows are
+    # a number of rows that the user chose is respected, however short the rows are
     return Plan.of(extent, types, span_rows=rows, span_bytes=0 if chosen else settings.span_bytes)
 
 
 def _fix_end(home: Home, held: Lease, relation: RelationInfo, plan: Plan, life: str) -> PlannedTo:
-    """Plans the span beyond the largest key first; it counts as scanned, and was empty."""
+    """Plans the span beyond the largest key first; it counts as scanned and empty."""
     with home.meta.owned(held) as c:
         spans.add(c, relation.id, [plan.beyond], spans.BEYOND)
         (beyond,) = spans.all(c, relation.id)
@@ -89,7 +89,7 @@ def _fix_end(home: Home, held: Lease, relation: RelationInfo, plan: Plan, life: 
     return PlannedTo(None, plan.last, 0)
 
 
-def _write_down(
+def _write_spans(
     home: Home,
     held: Lease,
     relation: RelationInfo,
@@ -112,4 +112,4 @@ def _write_down(
     with home.meta.owned(held) as c:
         spans.plan(c, relation.id, batch)
         relations.set_planned(c, relation.id, True)
-        epoch.publish(c, [relation.id])  # every span may be covered already: an empty table has but the one
+        epoch.publish(c, [relation.id])  # every span may be covered already: an empty table has only one

@@ -1,4 +1,4 @@
-"""Scans one span, in a Spark task or here, and records what it saw and wrote, as one value."""
+"""Scans one span, in a Spark task or in this process, and records what it saw and wrote as one value."""
 
 from __future__ import annotations
 
@@ -10,24 +10,26 @@ from pyspark.sql import SparkSession
 from sqlalchemy.engine import Connection
 
 from headwater import crash
+from headwater.backfill.files import scan_label
 from headwater.backfill.read_span import ScanJob, job_for, scan_span
 from headwater.engine.home import Home
-from headwater.engine.permit import Permit
 from headwater.engine.spark.task import run_task
 from headwater.meta import connections, relations, segments, spans
-from headwater.meta.lease import Lease
-from headwater.model import Json, RelationInfo, ScanResult, SpanInfo, SpanState
+from headwater.model import RelationInfo, ScanResult, SpanInfo, SpanState
+from headwater.ownership.lease import Lease
+from headwater.ownership.permit import Written, written
 from headwater.settings.table import Settings
 from headwater.source.connected import upstream_of
 from headwater.source.kinds import kind
+from headwater.stored import Json
 
 
 def scan(
     home: Home, held: Lease, session: SparkSession | None, relation: RelationInfo, info: SpanInfo, max_rows: int = 0
 ) -> int:
-    """Reads the span, or the first part of it (at most `max_rows`, if that is not 0), and records it.
+    """Reads the span, or the first part of it (at most `max_rows`; 0: no limit), and records the result.
 
-    Without a session it is read in this process. Returns the number of rows read; on an error the span is pending
+    Without a session it is read in this process. Returns the number of rows read; on an error the span becomes pending
     again.
     """
     with home.meta.owned(held) as c:
@@ -38,18 +40,18 @@ def scan(
         life = connections.server_life(c, relation.origin.connection_id)
     try:
         upstream = upstream_of(home.meta, relation.origin.connection_id)
-        job = job_for(relation, upstream.reach, identity, info.span, home.storage)
+        label = scan_label(info.id)
+        job = job_for(relation, upstream.reach, identity, info.span, home.storage, held.permit, label)
         job = dataclasses.replace(
             job,
-            label=_label(info.id),
             slice_s=home.settings.slice_s,
             max_rows=max_rows or _oversized(relation, home.settings),
         )
         if info.again and not relation.ordered:
-            # One snapshot for the whole table: two would again lose sight of rows that move from one to the other.
+            # One snapshot for the whole table: with two, rows could again move from one to the other unseen.
             job = dataclasses.replace(job, slice_s=math.inf, max_rows=0)
         with home.live.counters.time("headwater_scan_seconds", relation.id):
-            work = _InTask(job, Permit(str(home.path), held.fence))
+            work = _InTask(job)
             result = Json.scan_result(work() if session is None else run_task(session, "scans", work))
         crash.here("scan.written")
         with home.meta.owned(held) as c:
@@ -60,7 +62,7 @@ def scan(
         with home.meta.owned(held) as c:
             unread = spans.give_up(c, info.id)
         if unread:
-            remove_files(home, relation, (info.id,))  # a killed worker could not do it
+            remove_files(home, held, relation, (info.id,))  # a killed worker could not do it
         raise
     if not kept:
         home.storage.remove(f"{relation.base_path}/{file.path}" for file in result.files)
@@ -70,22 +72,22 @@ def scan(
 
 
 def wanted_rows(relation: RelationInfo, settings: Settings) -> tuple[int, bool]:
-    """How many rows a span is to have, and whether that was chosen for this table."""
+    """How many rows a span should have, and whether the user chose that for this table."""
     rows = int(relation.options.get("backfill.rows_per_span", settings.rows_per_span))
     return rows, rows != settings.rows_per_span
 
 
 def _oversized(relation: RelationInfo, settings: Settings) -> int:
-    """Where the user chose a size, a span that turns out far larger is cut there; otherwise time alone cuts it."""
+    """The limit at which a scan splits an oversized span, if the user chose a size; 0: only time splits it."""
     rows, chosen = wanted_rows(relation, settings)
     return 2 * rows if chosen else 0
 
 
 def record(c: Connection, relation: RelationInfo, info: SpanInfo, result: ScanResult, life: str) -> None:
-    """Writes a scan's one value down: what it saw, how far the log must come, its files, and where its log begins.
+    """Records a scan's result: its snapshot, how far the log must advance, its files, and where its overlay begins.
 
-    `life` is the server's life before the scan began: if it is another one when the span is to be covered, what the
-    scan saw may have been undone, and it is read again.
+    `life` is the server's life before the scan began: if it has changed when the span is to be covered, what the scan
+    saw may have been undone, and the span is read again.
     """
     connection = connections.get(c, relation.origin.connection_id)
     txn_min = kind(connection.type).txn_min(result.saw)
@@ -101,28 +103,21 @@ def record(c: Connection, relation: RelationInfo, info: SpanInfo, result: ScanRe
         )
 
 
-def remove_files(home: Home, relation: RelationInfo, unread: Collection[int]) -> None:
-    """Removes what scans of these spans have written and nobody recorded.
+def remove_files(home: Home, held: Lease, relation: RelationInfo, unread: Collection[int]) -> None:
+    """Deletes the files that this owner's scans of these spans wrote; immediately, because the disk may be full.
 
-    A span that is to be read has no other files: a part of a covered one that is read again is a span of its own.
+    The spans will be scanned again, so they have no other files: a rescanned part of a covered span is a span of its
+    own. The sweep deletes whatever a lost worker still writes.
     """
-    labels = {_label(id) for id in unread}
-    found = home.storage.list(relation.base_path)
-    home.storage.remove([p for p in found if p.rsplit("/", 1)[1].rpartition("-")[0] in labels])
-
-
-def _label(span_id: int) -> str:
-    """How the names of a span's files begin; what follows is `-` and the file's own."""
-    return f"scan-{span_id}"
+    own = {Written(scan_label(id), held.fence) for id in unread}
+    home.storage.remove([path for path in home.storage.list(relation.base_path) if written(path) in own])
 
 
 class _InTask:
-    """The scan as it travels to a worker."""
+    """The scan as a function that Spark can send to a worker."""
 
-    def __init__(self, job: ScanJob, permit: Permit) -> None:
+    def __init__(self, job: ScanJob) -> None:
         self._job = job
-        self._permit = permit
 
     def __call__(self) -> str:
-        with self._permit.used():
-            return Json.dump(scan_span(self._job, crash.scan_hook))
+        return Json.dump(scan_span(self._job, crash.scan_hook))

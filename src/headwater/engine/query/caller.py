@@ -1,4 +1,4 @@
-"""Who asked for what a thread does: this program, or a command that waits at its server's socket."""
+"""The caller for whom a thread works: this program, or a command connected to the server's socket."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 
-_CREDENTIALS = struct.Struct("3i")  # pid, uid, gid: what the kernel says of the other end
+_CREDENTIALS = struct.Struct("3i")  # pid, uid, gid of the other end, from the kernel
 
 
 @dataclass(slots=True)
 class Caller:
-    """Somebody who waits for an answer. `when_gone` tells when nobody waits any more."""
+    """A process that waits for a result. `when_gone` registers a callback for when it no longer does."""
 
     user: str
     pid: int
@@ -30,7 +30,7 @@ class Caller:
         return f"{self.user} (process {self.pid})"
 
     def when_gone(self, call: Callable[[], None]) -> None:
-        """Calls back once the caller has hung up; at once if it has already."""
+        """Calls back once the caller has disconnected; immediately if it already has."""
         with self._lock:
             if not self._gone:
                 self._calls.append(call)
@@ -45,7 +45,7 @@ class Caller:
 
 
 def this_program() -> Caller:
-    """The program itself: it goes away only with everything it asked for."""
+    """The program itself, which cannot disconnect."""
     return Caller(_user(os.getuid()), os.getpid())
 
 
@@ -59,15 +59,15 @@ _current: ContextVar[Caller | None] = ContextVar("caller", default=None)
 
 
 def current() -> Caller:
-    """On whose behalf this thread works."""
+    """The caller for whom this thread works."""
     return _current.get() or this_program()
 
 
 @contextmanager
 def served(peer: socket.socket) -> Iterator[Caller]:
-    """The block works for whoever is at the socket, and its caller is told to be gone as soon as that one hangs up.
+    """Runs the block for the caller at the socket; its `when_gone` callbacks run as soon as it disconnects.
 
-    A caller has sent its whole request by now, so the first thing that its socket has for us is its end.
+    The caller has sent its whole request by now, so the next event on its socket is the disconnect.
     """
     caller = at_socket(peer)
     ours, watchers = socket.socketpair()

@@ -1,7 +1,7 @@
-"""The queries that run in this process: who asked for each and since when, and the way to end it.
+"""The queries running in this process: who runs each, since when, and how to cancel it.
 
-A query works in a thread of its own, so that whoever waits for it can be told of its end before Spark has stopped, and
-Ctrl-C never breaks a talk with the JVM in the middle.
+A query runs in its own thread, so that its caller learns of a cancellation before Spark has stopped, and Ctrl-C never
+interrupts a call to the JVM.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from headwater.errors import DefinitionError, QueryError
 
 T = TypeVar("T")
 
-AGAIN_S = 0.1  # a cancelled query may be between two jobs: it is cancelled again until it has ended
+AGAIN_S = 0.1  # a cancelled query may be between two jobs, so the cancellation is repeated until it ends
 END_S = 10.0  # how long a cancelled query's caller waits for Spark to stop
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a caller wants of an answer: from whole tables only, within this time, and no older than this."""
+    """A caller's requirements for a result: from complete tables only, within this time, no older than this."""
 
     require_complete: bool = False
     timeout_s: float | None = None
@@ -34,7 +34,7 @@ class Wanted:
 
     @classmethod
     def of(cls, asked: Mapping[str, Any]) -> Self:
-        """What a request says, among other things; what it leaves out is not wanted."""
+        """The requirements in a request; the rest of it is ignored."""
         return cls(**{f.name: asked[f.name] for f in fields(cls) if f.name in asked})
 
 
@@ -42,7 +42,7 @@ AS_IT_IS = Wanted()
 
 
 class Why(StrEnum):
-    """Why a query was ended before its time."""
+    """Why a query was cancelled."""
 
     ASKED = "cancelled by CANCEL QUERY"
     INTERRUPTED = "cancelled"
@@ -53,7 +53,7 @@ class Why(StrEnum):
 
 @dataclass(slots=True)
 class Running:
-    """A query under way. `stop` ends what it does in Spark; there is none before Spark has it."""
+    """A running query. `_stop` cancels its work in Spark; None while Spark has none."""
 
     id: int
     text: str
@@ -62,7 +62,7 @@ class Running:
     timeout_s: float | None = None
     why: Why | None = None
     _stop: Callable[[], None] | None = None
-    _turned: threading.Event = field(default_factory=threading.Event)  # it has ended, or was cancelled
+    _done: threading.Event = field(default_factory=threading.Event)  # it has ended, or was cancelled
     _ended: threading.Event = field(default_factory=threading.Event)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -75,7 +75,7 @@ class Running:
         return "running" if self.why is None else "cancelling"
 
     def stop_with(self, stop: Callable[[], None] | None) -> None:
-        """Says how Spark is told to stop; None once it has nothing more of this query."""
+        """Sets how to cancel the query's work in Spark; None once there is none left."""
         with self._lock:
             self._stop = stop
 
@@ -85,18 +85,18 @@ class Running:
             raise self._error(self.why)
 
     def cancel(self, why: Why) -> None:
-        """Ends the query; returns at once. The first reason counts."""
+        """Cancels the query; returns immediately. The first reason counts."""
         with self._lock:
             if self.why is not None or self._ended.is_set():
                 return
             self.why = why
-            self._turned.set()
+            self._done.set()
         threading.Thread(target=self._keep_stopping, name=f"cancel-{self.id}", daemon=True).start()
 
     def end(self) -> None:
-        """Says that nothing of the query is left."""
+        """Marks the query as ended: nothing of it is running any more."""
         self._ended.set()
-        self._turned.set()
+        self._done.set()
 
     def _keep_stopping(self) -> None:
         while not self._ended.is_set():
@@ -108,9 +108,9 @@ class Running:
     def _error(self, why: Why) -> QueryError:
         if why is Why.TIMEOUT:
             return QueryError(
-                "query.timeout", f"the query ran for longer than {self.timeout_s:g} s", "Give a longer --timeout."
+                "query.timeout", f"the query ran for longer than {self.timeout_s:g} s", "Use a longer --timeout."
             )
-        return QueryError("query.cancelled", f"the query was {why}", "Run it again if you need its answer.")
+        return QueryError("query.cancelled", f"the query was {why}", "Run it again if you need its result.")
 
 
 class Queries:
@@ -122,7 +122,7 @@ class Queries:
         self._lock = threading.Lock()
 
     def run(self, text: str, work: Callable[[Running], T], timeout_s: float | None = None) -> T:
-        """What `work` returns. The query ends early when its caller goes away, on KeyboardInterrupt, or by `cancel`."""
+        """The result of `work`. A disconnected caller, KeyboardInterrupt, the timeout and `cancel` end it early."""
         query = Running(next(self._numbers), text, current(), time.time(), timeout_s)
         answer: list[T] = []
         error: list[BaseException] = []
@@ -141,7 +141,7 @@ class Queries:
         with self._lock:
             self._running[query.id] = query
         query.caller.when_gone(lambda: query.cancel(Why.CALLER_GONE))
-        context = copy_context()  # the caller's, for whoever asks who that is
+        context = copy_context()  # so that `current()` returns the caller in the new thread
         threading.Thread(target=context.run, args=(in_thread,), name=query.tag, daemon=True).start()
         try:
             _await(query)
@@ -150,7 +150,7 @@ class Queries:
             _await_end(query)
             raise
         if query.why is not None:
-            # whatever Spark said of it, it was ended; one that had its answer by then gives it
+            # the cancellation counts, whatever error Spark raised; but a result that was ready by then is returned
             if answer:
                 return answer[0]
             raise query._error(query.why) from (error[0] if error else None)
@@ -159,12 +159,12 @@ class Queries:
         return answer[0]
 
     def all(self) -> list[Running]:
-        """The queries under way, the oldest first."""
+        """The running queries, oldest first."""
         with self._lock:
             return sorted(self._running.values(), key=lambda q: q.id)
 
     def cancel(self, id: int) -> None:
-        """Ends a query and waits until it has ended."""
+        """Cancels a query and waits for it to end."""
         with self._lock:
             query = self._running.get(id)
         if query is None:
@@ -173,7 +173,7 @@ class Queries:
         _await_end(query)
 
     def cancel_all(self) -> None:
-        """Ends every query: the server, or the program, ends."""
+        """Cancels every query: the server or the program is stopping."""
         left = self.all()
         for query in left:
             query.cancel(Why.STOPPING)
@@ -182,12 +182,12 @@ class Queries:
 
 
 def _await(query: Running) -> None:
-    """Waits for the query's end, or for a while after it was cancelled: a JVM that hangs must not hold its caller."""
-    if not query._turned.wait(query.timeout_s):
+    """Waits for the query to end; after a cancellation only for a while: a hung JVM must not block the caller."""
+    if not query._done.wait(query.timeout_s):
         query.cancel(Why.TIMEOUT)
     _await_end(query)
 
 
 def _await_end(query: Running) -> None:
-    if query._stop is not None:  # else it waits for Spark to start, and ends by itself when that has happened
+    if query._stop is not None:  # otherwise it waits for Spark to start, and ends as soon as that has happened
         query._ended.wait(END_S)

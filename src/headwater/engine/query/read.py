@@ -1,4 +1,4 @@
-"""Reads at one epoch: which relations a statement may mean, at which layout, pinned while it runs."""
+"""Reads at one epoch: the relations that a statement names, their layouts, and a pin while it runs."""
 
 from __future__ import annotations
 
@@ -8,13 +8,15 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 
+from headwater.changelog.envelope import SCHEMA
 from headwater.changelog.reader import read_transactions
-from headwater.decode.changes import Changes
+from headwater.decode.changes import DecodedChanges
 from headwater.decode.layout import decodable_until
 from headwater.engine.home import Home
 from headwater.engine.query.changes import changelog_rows
@@ -27,14 +29,17 @@ from headwater.errors import DataError, DefinitionError, unknown_name
 from headwater.meta import changes as changes_of
 from headwater.meta import epochs, progress, relations, segments
 from headwater.model import Epoch, Layout, RelationInfo, TableState
+from headwater.ownership.lease import Leases
 from headwater.relation.base import few_files
 from headwater.relation.overlay import Overlay, Overlays
 from headwater.relation.read import base_at, dataframe, empty, layers, lost
 
+FEW_CHANGES = 50_000  # of a changelog; more than this are read from files
+
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """A relation as an epoch shows it; without a layout nothing of it may be read yet."""
+    """A relation as an epoch shows it; without a layout nothing of it is readable yet."""
 
     relation: RelationInfo
     layout: Layout | None
@@ -42,53 +47,66 @@ class Shown:
     waits_for: tuple[str, ...] = ()  # tables of its block that are not complete
 
     def warning(self) -> str:
-        """What its rows do not hold yet, in words; empty when they are all there."""
+        """What is missing from its rows, as text; empty if nothing is."""
         if self.relation.state is TableState.FAILED:
             return f"{self.relation.name}: stopped: {(self.relation.error or {}).get('message', '')}"
         if self.waits_for:
             return f"{self.relation.name}: readable together with {', '.join(self.waits_for)}"
         if self.layout is not None and self.layout.complete:
             return ""
-        waits = "" if self.relation.ordered else " (its keys compare only in the database: readable when complete)"
+        waits = "" if self.relation.ordered else " (only the database can order its keys: readable when complete)"
         return f"{self.relation.name}: {self.covered * 100:.0f} % covered{waits}"
 
 
 @dataclass(frozen=True, slots=True)
 class Pinned:
-    """An epoch that is protected while the block runs, with a session in which its relations are views."""
+    """An epoch, protected while the block runs, with a session in which its relations are views."""
 
     pooled: Pooled
     epoch: Epoch
     seen: tuple[Shown, ...]
     warnings: tuple[str, ...]
     home: Home
+    overlays: Overlays
+    _until_end: ExitStack
 
     @property
     def session(self) -> SparkSession:
         return self.pooled.session
 
     def behind(self, names: Collection[str] = ()) -> list[Behind]:
-        """How old the relations are, by connection; `names` are connections that are read beside them."""
+        """How old the relations are, by connection; `names` are further connections that the statement reads."""
         with self.home.meta.read() as c:
             return behind(c, self.home.live.server, {s.relation.origin.connection_id for s in self.seen}, names)
 
     def show_changelog(self, view: str, connection: str, table: str | None, first: int | None, last: int | None) -> str:
-        """Makes a connection's changes a view of Debezium-shaped rows; returns the view's name."""
-        rows = changelog_rows(self.home, self.epoch, connection, table, first, last)
-        self.pooled.show(view, object(), lambda: self.session.createDataFrame(rows))
+        """Creates a view of a connection's changes as Debezium-shaped rows; returns its name."""
+        pieces = changelog_rows(self.home, self.overlays.changes, self.epoch, connection, table, first, last)
+        few, more = SCHEMA.empty_table(), None
+        for more in pieces:
+            if few.num_rows + more.num_rows > FEW_CHANGES:
+                break
+            few, more = pa.concat_tables([few, more]), None
+        if more is None:
+            rows = few.sort_by("index")
+            self.pooled.show(view, object(), lambda: self.session.createDataFrame(rows))
+        else:
+            paths = self._until_end.enter_context(self.overlays.written(chain([few, more], pieces)))
+            addresses = [self.home.storage.address(path) for path in paths]
+            self.pooled.show(view, object(), lambda: self.session.read.parquet(*addresses))
         return view
 
 
 class Reader:
-    """The way to read a home. `session` gives Spark, at the first read that needs it."""
+    """Reads a home. `session` provides Spark at the first read that needs it; an owner (`held`) also makes runs."""
 
-    def __init__(self, home: Home, session: Callable[[], SparkSession]) -> None:
+    def __init__(self, home: Home, session: Callable[[], SparkSession], held: Leases | None = None) -> None:
         self._home = home
         self._root = session
         self._sessions: Sessions | None = None
         self._lock = threading.Lock()
         self._held = ExitStack()
-        self.overlays = Overlays(home.storage, home.meta, report=self._report, settings=home.settings)
+        self.overlays = Overlays(home.storage, home.meta, held=held, report=self._report, settings=home.settings)
 
     @contextmanager
     def pinned(
@@ -96,7 +114,7 @@ class Reader:
     ) -> Iterator[Pinned]:
         """A session whose temp views are the relations among `names` (lower case), all at the newest epoch.
 
-        What is done in the session ends when the `query` is cancelled.
+        Work in the session is cancelled with the `query`.
         """
         timed, sessions = self._home.live.counters.time("headwater_read_seconds"), self._pool()
         with timed, self.at_epoch(names) as (epoch, meant), sessions.use(query) as pooled, ExitStack() as overlays:
@@ -104,7 +122,7 @@ class Reader:
             if require_complete and warnings:
                 raise _incomplete(warnings)
             shown = {s.relation.name for s in meant}
-            pooled.only(shown)  # a name that is none of ours any more must not be found
+            pooled.only(shown)  # a dropped table's name must not be found
 
             def show(s: Shown) -> str:
                 overlay, stopped = self._overlay(s, epoch, overlays)
@@ -115,18 +133,18 @@ class Reader:
             warnings += tuple(stopped for stopped in in_parallel(pooled.session, show, meant) if stopped)
             if require_complete and warnings:
                 raise _incomplete(warnings)
-            yield Pinned(pooled, epoch, meant, warnings, self._home)
-            pooled.only(shown)  # the changes of a changelog are not kept
+            yield Pinned(pooled, epoch, meant, warnings, self._home, self.overlays, overlays)
+            pooled.only(shown)  # views of changelogs are not kept
 
     def names(self) -> list[str]:
-        """The tables that there are."""
+        """The names of all tables."""
         with self._home.meta.read() as c:
             return [r.name for r in relations.named(c)]
 
     def frame(self, name: str) -> tuple[DataFrame, list[Behind], list[str]]:
-        """One relation at the newest epoch, how old that is, and what is not shown of it, in words.
+        """One relation at the newest epoch, how old it is, and what is missing from it, as text.
 
-        What it needs is kept until `close()` or an hour.
+        Its files are kept until `close()`, for an hour at most.
         """
         epoch, seen = self._held.enter_context(self._pin("frame"))
         found = [s for s in seen if s.relation.name.lower() == name.lower()]
@@ -135,7 +153,7 @@ class Reader:
         with self._home.meta.read() as c:
             old = behind(c, self._home.live.server, {found[0].relation.origin.connection_id})
         overlay, stopped = self._overlay(found[0], epoch, self._held)
-        missing = [told for told in (found[0].warning(), stopped) if told]
+        missing = [text for text in (found[0].warning(), stopped) if text]
         return self._frame(self._root(), found[0], overlay), old, missing
 
     @contextmanager
@@ -146,7 +164,7 @@ class Reader:
 
     @contextmanager
     def at(self, relation: RelationInfo, layout: Layout, index: int) -> Iterator[DataFrame]:
-        """A relation with a given layout at a given index, for a caller who has pinned both."""
+        """A relation with a given layout at a given index, for a caller that has pinned both."""
         with self._pool().use() as pooled, self.overlays.use(relation, layout, index) as overlay:
             yield dataframe(pooled.session, self._home.storage, relation, layout, overlay)
 
@@ -158,7 +176,7 @@ class Reader:
             pin = epochs.take_pin(c, epoch.id, f"{owner}:{os.getpid()}")
             seen, found = [], progress.of_all(c)
             for relation in relations.named(c):
-                # Tables of one block are shown from the same epoch on: until then none of them has a layout here.
+                # Tables of a block become visible at the same epoch: until then none of them has a layout here.
                 layout = None if relation.block else epochs.layout_at(c, relation.id, epoch.id)
                 others = [r for r in relations.in_block(c, relation.block) if r.state is not TableState.LIVE]
                 waits_for = tuple(r.name for r in others) if relation.state is TableState.LIVE else ()
@@ -170,27 +188,27 @@ class Reader:
                 epochs.release_pin(c, pin)
 
     def _overlay(self, s: Shown, epoch: Epoch, overlays: ExitStack) -> tuple[Overlay | None, str]:
-        """What lies over the base at an epoch, and what is not shown of it, in words; None: nothing of it is."""
+        """The overlay at an epoch (None: nothing is readable), and what is missing from the table, as text."""
         relation, layout, stopped = s.relation, s.layout, ""
         if layout is None or not layout.spans:
             return None, ""
         index = epoch.index_for(relation)
-        if relation.state is TableState.FAILED:  # its warning says so
+        if relation.state is TableState.FAILED:  # reported by `warning`
             index = self._last_shown(relation, layout, index)
         try:
             overlay = overlays.enter_context(self.overlays.use(relation, layout, index))
         except DataError as e:
             if not e.readable_before:
                 raise
-            stopped = f"{relation.name}: stopped: {e.message}"  # nobody has judged it yet
+            stopped = f"{relation.name}: stopped: {e.message}"  # its state is not FAILED yet
             index = self._last_shown(relation, layout, index)
             overlay = overlays.enter_context(self.overlays.use(relation, layout, index))
         holes = overlay.holes.num_rows
         if not holes:
             return overlay, stopped
         hidden = "it is" if not relation.ordered else f"{holes} of its rows are"
-        told = f"{relation.name}: {hidden} hidden until read again"
-        return (overlay if relation.ordered else None), stopped or told
+        text = f"{relation.name}: {hidden} hidden until read again"
+        return (overlay if relation.ordered else None), stopped or text
 
     def _frame(self, session: SparkSession, s: Shown, overlay: Overlay | None) -> DataFrame:
         if overlay is None or s.layout is None:
@@ -198,28 +216,28 @@ class Reader:
         return dataframe(session, self._home.storage, s.relation, s.layout, overlay)
 
     def _what_is_shown(self, s: Shown, overlay: Overlay | None) -> object:
-        """Equal answers mean the same rows from the same files, and that these are there."""
+        """A value that is equal for the same rows from the same files; checks that these exist."""
         if overlay is None or s.layout is None:
             return s.relation.columns
         files = few_files(self._home.storage, s.relation.base_path, s.layout.base_version)
         return s.relation, s.layout, overlay.layers, overlay.emptied, files
 
     def _last_shown(self, relation: RelationInfo, layout: Layout, index: int) -> int:
-        """Where a table that has stopped is read; an error if its spans are of different moments there."""
+        """The index at which a stopped table is read; raises if its spans are not consistent there."""
         last = self.last_readable(relation, layout, index)
         if not layout.settled and last < max(s.cover_index for s in layout.spans):
             raise DataError(
                 "data.history_missing",
-                f"{relation.name} stopped before what was read of it could be brought to one moment",
+                f"{relation.name} stopped before its scans could be made consistent",
                 f"RESYNC TABLE {relation.name} reads it again.",
             )
         return last
 
     def last_readable(self, relation: RelationInfo, layout: Layout, index: int) -> int:
-        """A table that has stopped stays readable as it was when it could last be followed, at whole transactions."""
+        """The last index, at a transaction boundary, at which a stopped table is readable."""
         if relation.stopped_at is not None:
             return relation.stopped_at
-        start = max(layout.log_index, relation.origin.begin_index)
+        start = max(layout.index_for(relation), relation.origin.begin_index)
         with self._home.meta.read() as c:
             versions = changes_of.schemas(c, relation)
         last = decodable_until(versions, relation.columns, relation.key, start, index)
@@ -228,16 +246,16 @@ class Reader:
         try:
             with self.overlays.use(relation, layout, last):
                 return last
-        except DataError as e:  # a change cannot be kept, or is no longer there: the base is what there is
+        except DataError as e:  # a change is unrepresentable, or no longer there: only the base is left
             if e.code == "data.history_missing" and not layout.settled:
-                raise  # its spans are of different moments, and only the changelog could tell what lies between
-            return layout.log_index
+                raise  # its spans were scanned at different times, and only the changelog could reconcile them
+            return layout.index_for(relation)
 
     def _before_transaction(self, connection_id: int, index: int, upto: int) -> int:
         """The last index before the transaction that holds `index` and ends at or before `upto`."""
         with self._home.meta.read() as c:
             around = segments.in_range(c, connection_id, index - 1, upto)
-        for segment in around:  # it is told by the segment that completes it
+        for segment in around:  # the segment that completes a transaction lists it
             found = read_transactions(self._home.storage, [segment.path])
             holding = pc.and_(pc.less_equal(found["first_index"], index), pc.greater_equal(found["last_index"], index))
             for first in found.filter(holding)["first_index"].to_pylist():
@@ -251,27 +269,27 @@ class Reader:
             return overlay.holes if lost is None else pa.concat_tables([overlay.holes, lost.cast(overlay.holes.schema)])
 
     def lost_rows(self, relation: RelationInfo, layout: Layout, overlay: Overlay) -> pa.Table | None:
-        """Keys of rows that a change has brought in without all of their values, and that were never read."""
+        """Keys of rows that only a change without all values brought in, and no scan has read."""
         if not relation.partial or not any(layer.missing for layer in overlay.layers):
             return None
         with self._pool().use() as pooled:
             base = base_at(pooled.session, self._home.storage, relation, layout, overlay)
-            keys = lost(relation, overlay, base, layers(pooled.session, self._home.storage, relation, overlay))
+            keys = lost(relation, base, layers(pooled.session, self._home.storage, relation, overlay))
             return None if keys is None else keys.toArrow()
 
     def close(self) -> None:
-        """Releases what frames have held."""
+        """Releases everything that frames hold."""
         self._held.close()
 
     def _pool(self) -> Sessions:
         root = self._root()
         with self._lock:
-            if self._sessions is None or self._sessions.root is not root:  # Spark may have been started again
+            if self._sessions is None or self._sessions.root is not root:  # Spark may have been restarted
                 self._sessions = Sessions(root)
             return self._sessions
 
-    def _report(self, relation: RelationInfo, changes: Changes, before: int, upto: int) -> None:
-        """Counts values that could not be kept, and notes columns that the upstream has added; each change once."""
+    def _report(self, relation: RelationInfo, changes: DecodedChanges, before: int, upto: int) -> None:
+        """Counts unrepresentable values, and notes columns that the upstream has added; once per change."""
         with self._home.meta.write() as c:
             if not relations.count_to(c, relation.id, before, upto):
                 return  # another reader was first
@@ -286,5 +304,5 @@ def _incomplete(warnings: tuple[str, ...]) -> DefinitionError:
     return DefinitionError(
         "table.incomplete",
         "; ".join(warnings),
-        "Wait until `headwater status` shows it live, then ask again.",
+        "Wait until `headwater status` shows it live, then retry.",
     )

@@ -1,4 +1,4 @@
-"""The server's own log: a line for what it did, in the home, never on the terminal."""
+"""The server's own log: written to the home, never to the terminal."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 
 class _Journal(RotatingFileHandler):
-    """A log that cannot be written (a full disk) must not fill the terminal with stack traces instead."""
+    """A log handler that ignores write errors (a full disk) instead of printing stack traces to the terminal."""
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802
         pass
@@ -22,7 +22,7 @@ OLD_FILES = 2
 
 @contextmanager
 def kept(home: Path) -> Iterator[None]:
-    """Our loggers write to `logs/server.log` of the home until the block ends."""
+    """Makes our loggers write to the home's `logs/server.log` until the block ends."""
     folder = home / "logs"
     folder.mkdir(parents=True, exist_ok=True)
     handler = _Journal(folder / "server.log", maxBytes=BYTES, backupCount=OLD_FILES, encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Both ends of the talk about a home: `answer` in the server, `Remote` in a command. Same methods, same values."""
+"""Both ends of the protocol: `answer` in the server, `Remote` in a command. Same methods, same values."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from headwater.settings.table import Line
 
 
 class Answering(Protocol):
-    """What can be asked about a home, by its facade or through its server."""
+    """The requests that a home's facade answers, directly or through its server."""
 
     def ask(self, text: str, wanted: Wanted = AS_IT_IS) -> list[Result]:
-        """Runs the statements of a text in order; `wanted` is for the answers of its queries."""
+        """Runs the statements of a text in order; `wanted` applies to its queries."""
         ...
 
     def verify(self, table: str | None = None) -> list[Verified]:
@@ -25,16 +25,16 @@ class Answering(Protocol):
         ...
 
     def status(self) -> Status:
-        """Where everything stands, from meta alone."""
+        """The status of everything, without contacting an upstream."""
         ...
 
     def settings(self) -> list[Line]:
-        """Every setting that is in force."""
+        """Every setting with its effective value."""
         ...
 
 
 class Remote:
-    """The server of a home, asked through its socket."""
+    """The server of a home, reached through its socket."""
 
     def __init__(self, home: Path) -> None:
         self._path = home / SOCKET
@@ -54,7 +54,7 @@ class Remote:
         return [Line.of(v) for v in call(self._path, {"do": "settings"}).value]
 
     def close(self) -> None:
-        """Nothing to close: each question has a talk of its own."""
+        """Does nothing: each request has its own connection."""
 
 
 def find(home: Path) -> Remote | None:
@@ -63,7 +63,7 @@ def find(home: Path) -> Remote | None:
 
 
 def answer(engine: Answering, request: Message) -> Message:
-    """The reply of `engine` to what a Remote asks; give it to `wire.serve`."""
+    """The engine's reply to a Remote's request; pass it to `wire.serve`."""
     asked = request.value
     match asked.get("do"):
         case "sql":
@@ -80,5 +80,5 @@ def answer(engine: Answering, request: Message) -> Message:
             raise MachineError(
                 "server.unreachable",
                 f"the running server does not know the request {other!r}",
-                "Restart `headwater run`: it is of another version than this command.",
+                "Restart `headwater run`: its version differs from this command's.",
             )

@@ -1,4 +1,4 @@
-"""The server: everything that runs on a home, under one lock and one lease, each concern in a loop of its own."""
+"""The server: everything that runs on a home, under one lock and one lease, each concern in its own loop."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from pyspark.sql import SparkSession
 
 from headwater import crash
 from headwater.capture.until import Until
-from headwater.engine import permit
+from headwater.config import LEASE_S
 from headwater.engine.commit import epoch
-from headwater.engine.commit.clean import Cleaner, clean_start
+from headwater.engine.commit.clean import Cleaner
 from headwater.engine.commit.committer import Committer
 from headwater.engine.commit.folds import Folds
 from headwater.engine.commit.merger import Merger
@@ -26,33 +26,38 @@ from headwater.engine.commit.upkeep import Upkeep
 from headwater.engine.failures import Who, described
 from headwater.engine.fill.backfill import Backfill
 from headwater.engine.guard import Guard
-from headwater.engine.home import Home, HomeLock, wait_until_gone
+from headwater.engine.home import Home
 from headwater.engine.live import Lag
 from headwater.engine.query.read import Reader
 from headwater.engine.serve import journal
+from headwater.engine.serve.pressure import Pressure
 from headwater.engine.serve.supervisor import Supervisor
 from headwater.engine.serve.watcher import Watcher
 from headwater.engine.spark import session as spark
 from headwater.engine.status import sampler
 from headwater.engine.status.sampler import Sampler
 from headwater.errors import FencedError, HeadwaterError, MachineError
-from headwater.meta import connections, lease, spans
-from headwater.meta.lease import Lease
+from headwater.meta import connections, spans
 from headwater.model import ConnectionInfo, ConnectionState
-from headwater.source.connected import passed, upstream_of
+from headwater.ownership import lease
+from headwater.ownership.lease import Lease, Leases
+from headwater.ownership.names import Name
+from headwater.rundir.lock import ServerLock, owner
+from headwater.source.connected import upstream_of
 from headwater.source.upstream import LogEnd
 
 log = logging.getLogger(__name__)
 
-TICK_S = 0.2  # how soon definitions, ended captures and finished scans are noticed
-IDLE_S = 1.0  # an epoch is published at once when a capture speaks; this only catches a lost word
-CLEAN_S = 30.0
-UPKEEP = "upkeep"  # the loop whose work Spark's end cuts short
+TICK_S = 0.2  # how soon new definitions, dead captures and finished scans are noticed
+IDLE_S = 1.0  # captures trigger epochs immediately; this only covers a lost notification
+CLEAN, CLEAN_S = "clean", 30.0
+PRESSURE_S = 2.0  # little arrives in that time, compared with how far a changelog may be ahead
+UPKEEP = "upkeep"  # the loop that is interrupted when Spark stops
 UPKEEP_S = 5.0
 
 
 class Happened(StrEnum):
-    """What wakes loops."""
+    """Events that wake loops."""
 
     PUBLISHED = "published"  # a capture has published a segment or a position
     SCANNED = "scanned"  # a span has been read
@@ -61,7 +66,7 @@ class Happened(StrEnum):
 
 @dataclass(slots=True)
 class _Loop:
-    """A thread that does one thing after what it waits for has happened, or after `pause_s` at the latest."""
+    """A thread that does one thing after each event it waits for, and at least every `pause_s` seconds."""
 
     name: str
     work: Callable[[], None]
@@ -72,10 +77,10 @@ class _Loop:
 
 
 class Server:
-    """One home's running server. `start()`, then `stop()`; `failure` is set when it cannot go on.
+    """One home's running server. `start()`, then `stop()`; `failure` is set when it cannot continue.
 
-    It cannot go on when another server has taken its lease, or when Spark does not start at all. Whatever else goes
-    wrong belongs to a table, a connection or a loop: see `engine/failures.py`.
+    That is when another server has taken its lease, or Spark does not start at all. Any other error belongs to a table,
+    a connection or a loop: see `engine/failures.py`.
     """
 
     def __init__(self, home: Home, session: SparkSession | None = None, until: Until | None = None) -> None:
@@ -85,10 +90,10 @@ class Server:
         self._given_session = session
         self._session: SparkSession | None = None
         self._session_ready = threading.Event()
-        self._spark_lost: HeadwaterError | None = None  # why it could not be started again, the last time
+        self._spark_lost: HeadwaterError | None = None  # why the last restart failed
         self._stopping = threading.Event()
-        self._lock = HomeLock(home)
-        self._held: Lease | None = None
+        self._lock = ServerLock(home.path)
+        self._held: Leases | None = None
         self._preparing: dict[int, threading.Thread] = {}
         self._preparing_waits: dict[int, str] = {}
         self._dropped: set[int] = set()
@@ -98,35 +103,30 @@ class Server:
         self._starter: threading.Thread | None = None
 
     def start(self) -> None:
-        """Takes the home, brings interrupted commits to their end, starts captures, then Spark, then the rest."""
+        """Locks the home, finishes interrupted commits, and starts the loops (which start captures), then Spark."""
         spark.prepare_environment(self.home.settings)
         self.home.live.failures.ending = False
-        left_over = self._lock.take()
+        self._lock.take()
         self._journal.enter_context(journal.kept(self.home.path))
-        wait_until_gone(left_over)
-        with self.home.meta.write() as c:
-            held = lease.take(c, "server", f"{os.uname().nodename}:{os.getpid()}", force=True)
-            connections.forget_errors(c)  # those of an earlier start; this one has yet to try
-        assert held is not None
-        self._held = held
-        permit.hand_over(self.home.path, held.fence)
-        self.reader = Reader(self.home, self.session)
-        merger = Merger(self.home, self.reader, self.session)
-        self.committer = Committer(self.home, held, passed, merger)
+        held = self._held = Leases(self._acquire())
+        with self.home.meta.owned(held.server) as c:
+            connections.forget_errors(c)  # of an earlier start
+        self.reader = Reader(self.home, self.session, held)
+        merger = Merger(self.home, held, self.reader, self.session)
+        self.committer = Committer(self.home, held, merger)
         self._guard = Guard(self.home, held)
         self.committer.recover()
-        clean_start(self.home)
         self.backfill = Backfill(self.home, held, self.session, partial(self._happened, Happened.SCANNED))
         self.backfill.recover()
         self.folds = Folds(self.home, held, self.committer, merger, self.reader, self._guard)
         self.watcher = Watcher(self.home, held)
-        self.supervisor = Supervisor(
-            self.home, partial(self._happened, Happened.PUBLISHED), self._record_children, self.until
-        )
-        # sooner where epochs and segments live for seconds only
+        self.supervisor = Supervisor(self.home, partial(self._happened, Happened.PUBLISHED), self.until)
+        self.pressure = Pressure(self.home, self.supervisor)
+        # more often if epochs and segments live for only seconds
         clean_s = max(TICK_S, min(CLEAN_S, self.home.settings.history_s / 4))
         upkeep_s = max(TICK_S, min(UPKEEP_S, self.home.settings.segment_age_s / 4))
         self._loops = [
+            _Loop("lease", self._renew, LEASE_S / 3),
             _Loop("epochs", self._publish, IDLE_S, (Happened.PUBLISHED, Happened.DEFINED)),
             _Loop("covers", self._cover, TICK_S, tuple(Happened)),
             _Loop("control", self._control, TICK_S, (Happened.SCANNED, Happened.DEFINED)),
@@ -135,11 +135,14 @@ class Server:
             _Loop("watcher", self.watcher.tick, 2.0),
             _Loop("rates", self._sampler.look, sampler.LOOK_S),
             _Loop("lag", self._sampler.ask, sampler.ASK_S),
-            _Loop("clean", Cleaner(self.home, held, self.reader.overlays).clean, clean_s),
+            _Loop("pressure", self.pressure.look, PRESSURE_S),
+            _Loop(CLEAN, Cleaner(self.home, held, self.reader.overlays).clean, clean_s),
             _Loop("spark", self._watch_spark, TICK_S),
             _Loop(UPKEEP, Upkeep(self.home, held, self.committer, self.session, self._guard).tick, upkeep_s),
         ]
         for loop in self._loops:
+            if loop.name == CLEAN:
+                loop.wake.set()  # clean up after earlier servers right away
             loop.thread = threading.Thread(target=self._repeat, args=(loop,), name=loop.name, daemon=True)
             loop.thread.start()
         self._starter = threading.Thread(target=self._start_spark, name="spark", daemon=True)
@@ -147,7 +150,7 @@ class Server:
         self.home.live.server = self
 
     def stop(self) -> None:
-        """Ends everything; what is in flight is kept or done again by the next start."""
+        """Stops everything; work in flight is kept or redone by the next start."""
         self._stopping.set()
         self.home.live.server = None
         for loop in self._loops:
@@ -159,21 +162,21 @@ class Server:
         for loop in self._loops:
             if loop.thread is not None and loop.name != UPKEEP:
                 loop.thread.join(60)
-        self._last_words("the last epoch", self._publish_last)
+        self._best_effort("the last epoch", self._publish_last)
         if self._starter is not None:
-            self._starter.join(60)  # a Spark that is just starting would be nobody's
+            self._starter.join(60)  # a Spark that is just starting would be orphaned
         if self._session is not None and self._given_session is None and self._spark_lost is None:
             self.home.live.failures.ending = True
-            spark.stop(self._session)  # a rewrite that is under way ends with it, and leaves the base as it was
+            spark.stop(self._session)  # aborts a rewrite in progress, which leaves the base as it was
         for loop in self._loops:
             if loop.thread is not None and loop.name == UPKEEP:
                 loop.thread.join(60)
-        self._last_words("the lease", self._release)
+        self._best_effort("the lease", self._release)
         self._journal.close()
         self._lock.release()
 
-    def _last_words(self, what: str, work: Callable[[], None]) -> None:
-        """Does what makes the next start quicker; it does not depend on it, so that a failure is only logged."""
+    def _best_effort(self, what: str, work: Callable[[], None]) -> None:
+        """Does work that only speeds up the next start, so a failure is only logged."""
         try:
             work()
         except Exception as e:
@@ -182,10 +185,37 @@ class Server:
     def _release(self) -> None:
         if self._held is not None:
             with self.home.meta.write() as c:
-                lease.release(c, self._held)
+                lease.release(c, self._held.server)
+
+    def _acquire(self) -> Lease:
+        """Acquires the lease on everything.
+
+        The lease of an earlier server of this directory is taken over: the lock proves that it is gone. The lease of a
+        server elsewhere that uses the same meta must expire first.
+        """
+        deadline = time.monotonic() + LEASE_S + TICK_S
+        while True:
+            with self.home.meta.write() as c:
+                held = lease.acquire(c, Name.server(), owner(self.home.path), alone=True)
+                other = lease.holder(c, Name.server())
+            if held is not None:
+                return held
+            if time.monotonic() > deadline:
+                raise MachineError(
+                    "home.locked",
+                    f"another server ({other.process if other else ''}) uses the same meta database",
+                    "Stop it first, or choose another database for the setting meta.url.",
+                )
+            self._stopping.wait(TICK_S)
+
+    def _renew(self) -> None:
+        """Renews the lease, which otherwise only writes do."""
+        assert self._held is not None
+        with self.home.meta.owned(self._held.server):
+            pass
 
     def session(self) -> SparkSession:
-        """Spark, as soon as it runs."""
+        """The Spark session; waits until Spark runs."""
         while not self._session_ready.wait(0.5):
             if (error := self.failure or self._spark_lost) is not None:
                 raise error
@@ -195,12 +225,12 @@ class Server:
         return self._session
 
     def drop_capture(self, connection_id: int) -> None:
-        """Ends a connection's capture for good: its connection is about to be dropped."""
+        """Stops a connection's capture permanently: the connection is about to be dropped."""
         self._dropped.add(connection_id)
         self.supervisor.stop(connection_id)
 
     def wake(self) -> None:
-        """Looks at the definitions at once."""
+        """Wakes the loops that read definitions."""
         self._happened(Happened.DEFINED)
 
     def waiting_for(self, relation_id: int) -> str:
@@ -222,44 +252,52 @@ class Server:
     def overlay(self, relation_id: int) -> int | None:
         return self.folds.changes.get(relation_id)
 
+    def ahead_bytes(self, connection_id: int) -> int | None:
+        return self.pressure.ahead_bytes.get(connection_id)
+
+    def holds_back(self, connection_id: int) -> bool:
+        return connection_id in self.pressure.held
+
     def processes(self) -> dict[str, list[int]]:
         return {"server": [self.pid], "capture": self.supervisor.pids(), "spark": spark.processes()}
 
     def preparing(self, connection_id: int) -> str:
-        """What the creation of a connection's slot waits for, in words."""
+        """What the creation of a connection's slot is waiting for, as text."""
         return self._preparing_waits.get(connection_id, "")
 
     def _start_spark(self) -> None:
-        """Captures are running already: an upstream's log is drained while the JVM starts, and if it does not."""
+        """Starts Spark. Captures already run, so upstream logs are drained while the JVM starts, or if it fails."""
         try:
             given = self._given_session
             self._session = (
-                spark.start(self.home.path, self.home.settings) if given is None else spark.check_session(given)
+                spark.start(self.home.path, self.home.settings, self.home.storage)
+                if given is None
+                else spark.check_session(given)
             )
         except HeadwaterError as e:
             self._fail(e)
             return
-        self._record_children()
+        self._lock.record(spark.processes())
         self._session_ready.set()
 
     def _watch_spark(self) -> None:
-        """Starts Spark again when its process has ended; what needs it meanwhile waits, and captures go on."""
+        """Restarts Spark if its process has died; work that needs Spark waits, and captures continue."""
         if self._given_session is not None or not (self._session_ready.is_set() or self._spark_lost):
             return
         if self._spark_lost is None and spark.alive():
             return
         if self._spark_lost is None:
-            log.error("spark ended unexpectedly")
+            log.error("spark died")
         self._session_ready.clear()
         try:
-            self._session = spark.restart(self.home.path, self.home.settings)
+            self._session = spark.restart(self.home.path, self.home.settings, self.home.storage)
         except Exception as e:
             self._spark_lost = described(e)
             raise
         self._spark_lost = None
+        self._lock.record(spark.processes())
         self._session_ready.set()
-        self._record_children()
-        log.info("spark runs again")
+        log.info("spark restarted")
 
     def _repeat(self, loop: _Loop) -> None:
         who, failures = Who(loop.name), self.home.live.failures
@@ -278,10 +316,10 @@ class Server:
                     return
                 self._stopping.wait(failures.failed(who, e).wait_s)
             else:
-                failures.worked(who)
+                failures.succeeded(who)
 
     def _fail(self, error: HeadwaterError) -> None:
-        """The server cannot go on: it says so and ends."""
+        """Records why the server cannot continue; its user stops it."""
         if self.failure is None:
             self.failure = error
 
@@ -293,12 +331,12 @@ class Server:
     def _publish(self) -> None:
         assert self._held is not None
         began = time.monotonic()
-        if epoch.publish_if_moved(self.home.meta, self._held) is not None:
+        if epoch.publish_if_moved(self.home.meta, self._held.server) is not None:
             self.home.live.counters.took("headwater_epoch_publish_seconds", time.monotonic() - began)
             crash.here("epoch.published")
 
     def _publish_last(self) -> None:
-        """What the captures published while everything ended is readable, too."""
+        """Makes readable what captures published during the shutdown."""
         if self._held is not None and self.failure is None:
             self._publish()
 
@@ -309,7 +347,7 @@ class Server:
             self._guard.attempt("cover", relation_id, partial(self.committer.cover, relation_id), None)
 
     def _control(self) -> None:
-        """Prepares new connections and keeps the captures of the others alive."""
+        """Prepares new connections and keeps the captures of the others running."""
         with self.home.meta.read() as c:
             known = [x for x in connections.all(c) if x.id not in self._dropped]
         self.supervisor.want({x.id for x in known if x.resume_position})
@@ -321,7 +359,7 @@ class Server:
                 thread.start()
 
     def _prepare(self, connection: ConnectionInfo) -> None:
-        """Makes slot and publication; the server upstream may have to wait for older transactions."""
+        """Creates slot and publication; the upstream may have to wait for older transactions."""
         who, failures = Who("prepare", connection=connection.id), self.home.live.failures
         try:
             self._make_ready(connection)
@@ -330,7 +368,7 @@ class Server:
         except Exception as e:
             self._stopping.wait(failures.failed(who, e).wait_s)
         else:
-            failures.worked(who)
+            failures.succeeded(who)
             self.wake()
 
     def _make_ready(self, connection: ConnectionInfo) -> None:
@@ -343,12 +381,12 @@ class Server:
             made = upstream_of(self.home.meta, connection.id).prepare(waits)
             crash.here("slot.created")
         except HeadwaterError as e:
-            with self.home.meta.owned(self._held) as c:
+            with self.home.meta.owned(self._held.server) as c:
                 connections.set_state(c, connection.id, ConnectionState.FAILED, e)
             raise
         finally:
             self._preparing_waits.pop(connection.id, None)
-        with self.home.meta.owned(self._held) as c:
+        with self.home.meta.owned(self._held.server) as c:
             connections.prepared(
                 c,
                 connection.id,
@@ -357,8 +395,3 @@ class Server:
                 txn=made.txn,
                 server_life=made.life,
             )
-
-    def _record_children(self) -> None:
-        """Writes down every process that could still commit after this one was killed."""
-        children = self.supervisor.pids() if hasattr(self, "supervisor") else []
-        self._lock.record([*spark.processes(), *children])

@@ -1,4 +1,4 @@
-"""Keeps one capture process per connection alive and hears what it publishes."""
+"""Keeps one capture process per connection running, and listens for its publications."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from headwater.backoff import Backoff
+from headwater.capture.process import GO, HOLD
 from headwater.capture.until import Until
 from headwater.engine.failures import Who
 from headwater.engine.home import Home
 from headwater.errors import JobError, Retry, restored
 
-FIRST_WORD_S = 120.0  # a process that starts on a busy machine has spoken by then
+FIRST_WORD_S = 120.0  # enough for a process to start on a busy machine
 RESTART = Backoff(0.5, 30.0)
-REFUSED = "refused "  # and an error: how a capture says that it cannot begin
-KILLED_S = 10.0  # by then a killed process is gone, unless the kernel itself waits
+REFUSED = "refused "  # followed by an error: the capture cannot start
+KILLED_S = 10.0  # by then a killed process is gone, unless it is blocked in the kernel
 
 
 @dataclass(slots=True)
@@ -30,9 +31,10 @@ class _Child:
     started_at: float
     thread: threading.Thread | None = None
     heard_at: float | None = None
+    held: bool = False  # paused by us
 
     def silent(self, now: float, most_s: float) -> bool:
-        """It has not been heard of for so long that it must have been stopped, or hangs."""
+        """Whether it has been silent for so long that it must be stopped or hung."""
         if self.heard_at is None:
             return now - self.started_at > FIRST_WORD_S
         return now - self.heard_at > most_s
@@ -51,16 +53,15 @@ class Supervisor:
 
     home: Home
     on_publish: Callable[[], None]
-    on_change: Callable[[], None] = lambda: None
     until: Until | None = None
-    reached: set[int] = field(default_factory=set)  # connections whose capture has come to what `until` names
+    reached: set[int] = field(default_factory=set)  # connections whose capture has reached `until`
     _slots: dict[int, _Slot] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _looked_at: float = 0.0
     _ended: bool = False
 
     def want(self, connection_ids: set[int]) -> None:
-        """Captures exactly these connections from now on; call again and again, it restarts what has ended."""
+        """Captures exactly these connections from now on. Call repeatedly: it restarts captures that have died."""
         with self._lock:
             for id in connection_ids if not self._ended else ():
                 self._slots.setdefault(id, _Slot())
@@ -69,23 +70,32 @@ class Supervisor:
             self.stop(id)
         with self._lock:
             slots = list(self._slots.items())
-        # who could not look for a while (a suspended machine) could not hear either
+        # if we were suspended for a while, we could not have heard from captures
         deaf = time.monotonic() - self._looked_at > self.home.settings.capture_silence_s / 2
         self._looked_at = time.monotonic()
         for id, slot in slots:
             if deaf and slot.child is not None and slot.child.heard_at is not None:
                 slot.child.heard_at = self._looked_at
-            self._tend(id, slot)
+            self._maintain(id, slot)
+
+    def hold(self, connection_ids: set[int]) -> None:
+        """Pauses exactly these captures, between transactions, and resumes all others."""
+        with self._lock:
+            children = [(id, s.child) for id, s in self._slots.items() if s.child is not None]
+        for id, child in children:
+            wanted = id in connection_ids
+            if wanted != child.held and _send(child, HOLD if wanted else GO):
+                child.held = wanted
 
     def stop(self, connection_id: int) -> None:
-        """Ends one capture and waits for it."""
+        """Stops one capture and waits for it to exit."""
         with self._lock:
             slot = self._slots.pop(connection_id, None)
         if slot is not None and slot.child is not None:
             _end(slot.child)
 
     def stop_all(self) -> None:
-        """Ends every capture for good: whoever just wants them starts none any more."""
+        """Stops every capture permanently: a concurrent `want` starts no more."""
         with self._lock:
             slots, self._slots, self._ended = list(self._slots.values()), {}, True
         children = [s.child for s in slots if s.child is not None]
@@ -98,7 +108,7 @@ class Supervisor:
         with self._lock:
             return [s.child.process.pid for s in self._slots.values() if s.child is not None]
 
-    def _tend(self, id: int, slot: _Slot) -> None:
+    def _maintain(self, id: int, slot: _Slot) -> None:
         child = slot.child
         if (
             child is not None
@@ -117,19 +127,18 @@ class Supervisor:
         if now < slot.restart_at:
             return
         with self._lock:
-            if self._slots.get(id) is not slot:  # stopped while we looked: nobody would end what we start
+            if self._slots.get(id) is not slot:  # stopped meanwhile: nothing would stop what we start
                 return
             slot.child = self._start(id)
-        self.on_change()
 
     def _replace(self, id: int, child: _Child) -> None:
-        """Kills a capture that is not heard of: it may be stopped, and then no other signal reaches it."""
-        silence = f"the capture was not heard of for {self.home.settings.capture_silence_s:g} s and is replaced"
-        hint = f"Wait; if it comes back, see logs/capture-{id}.log in the home."
+        """Kills a silent capture. It may be stopped, and then it reacts to no other signal."""
+        silence = f"the capture was silent for {self.home.settings.capture_silence_s:g} s and is being replaced"
+        hint = f"Wait; if it happens again, see logs/capture-{id}.log in the home."
         error = JobError("job.failed", silence, hint, Retry.AUTO)
         self.home.live.failures.failed(Who("capture", connection=id), error)
         child.process.kill()
-        with suppress(subprocess.TimeoutExpired):  # it waits for a disk that does not answer: looked at again next time
+        with suppress(subprocess.TimeoutExpired):  # blocked on a disk: checked again next time
             child.process.wait(KILLED_S)
 
     def _start(self, id: int) -> _Child:
@@ -139,7 +148,7 @@ class Supervisor:
             process = subprocess.Popen(
                 [
                     *(sys.executable, "-m", "headwater.capture.process"),
-                    *("--home", str(self.home.path), "--connection", str(id), "--force"),
+                    *("--home", str(self.home.path), "--connection", str(id), "--alone"),
                     *(("--until", self.until.text) if self.until else ()),
                     *self.home.settings.arguments,
                 ],
@@ -147,8 +156,8 @@ class Supervisor:
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,
-                env=dict(os.environ),  # as it is now: Spark may be setting its own at this moment
-                start_new_session=True,  # a signal to our process group is ours to answer
+                env=dict(os.environ),  # a copy: Spark may be setting variables concurrently
+                start_new_session=True,  # signals to our process group are ours to handle
             )
         child = _Child(process, time.monotonic())
         child.thread = threading.Thread(target=self._listen, args=(id, child), name=f"capture-{id}", daemon=True)
@@ -163,7 +172,7 @@ class Supervisor:
             if line.startswith(REFUSED):
                 self.home.live.failures.failed(who, restored(json.loads(line.removeprefix(REFUSED))))
                 continue
-            self.home.live.failures.worked(who)
+            self.home.live.failures.succeeded(who)
             if line.strip() == "reached":
                 self.reached.add(id)
             if line.strip() != "alive":
@@ -172,13 +181,24 @@ class Supervisor:
         self.on_publish()
 
 
+def _send(child: _Child, word: str) -> bool:
+    """Sends a word to a capture; False if it has exited."""
+    try:
+        assert child.process.stdin is not None
+        child.process.stdin.write(f"{word}\n")
+        child.process.stdin.flush()
+    except (OSError, ValueError):
+        return False
+    return True
+
+
 def _close_stdin(child: _Child) -> None:
     if child.process.stdin is not None and not child.process.stdin.closed:
         child.process.stdin.close()
 
 
 def _end(child: _Child) -> None:
-    """A capture ends when its pipe closes; one that hangs is killed, which it survives by design."""
+    """Stops a capture by closing its pipe; kills it if it hangs, which is safe by design."""
     _close_stdin(child)
     try:
         child.process.wait(10)

@@ -1,4 +1,4 @@
-"""Looks for what the log does not tell: upstream tables that were rewritten, re-partitioned, dropped or replaced."""
+"""Finds changes that the log does not show: upstream tables rewritten, re-partitioned, dropped or replaced."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ from headwater.engine.home import Home
 from headwater.errors import DataError, FencedError, HeadwaterError
 from headwater.meta import changes as changes_of
 from headwater.meta import connections, relations, segments
-from headwater.meta.lease import Lease
 from headwater.model import ConnectionInfo, ConnectionState, Op, RelationInfo, SchemaVersion, TableState
+from headwater.ownership.lease import Leases
+from headwater.ownership.names import Name
 from headwater.source.connected import passed, upstream_of
 from headwater.source.upstream import Look, Upstream, Verdict
 
@@ -26,37 +27,37 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class _Watched:
-    """A table that is followed, with what meta knows of it."""
+    """A followed table, with its state from meta."""
 
     relation: RelationInfo
     before: Look | None  # the last accepted look
-    versions: list[SchemaVersion]  # how the log writes its rows, as far as that was not judged yet
-    unwatched: str  # why it could not be looked at the last time, as its notice says it
+    versions: list[SchemaVersion]  # of its rows in the log, those not judged yet
+    unwatched: str  # why the last look failed, as its note says
 
 
 @dataclass(frozen=True, slots=True)
 class _Waiting:
-    """A look that differs from the accepted one, and waits for the log to come as far."""
+    """A look that differs from the accepted one, and waits for the log to catch up with it."""
 
     before: Look
     look: Look
-    position: str  # where the upstream stood after it
+    position: str  # the upstream's position after it
 
 
 class Watcher:
-    """Judges how the log describes each table and compares the catalog with the last look that was accepted.
+    """Judges how the log describes each table, and compares the catalog with the last accepted look.
 
-    A table that changed behind the log's back is stopped. A look that fails concerns its table alone, and is shown.
+    A table that changed without log events is stopped. A failed look affects only its own table, and is shown.
     """
 
-    def __init__(self, home: Home, held: Lease) -> None:
+    def __init__(self, home: Home, held: Leases) -> None:
         self._home = home
         self._held = held
         self._looks: dict[int, _Waiting] = {}  # relation → the first look that differs from the accepted one
-        self._judged: dict[int, int] = {}  # relation → the last schema version that was found to be fine
+        self._judged: dict[int, int] = {}  # relation → the last accepted schema version
 
     def tick(self) -> None:
-        """One look at every connection that runs: one question each. What goes wrong with one concerns no other."""
+        """Looks at every running connection, with one query each. An error in one does not affect the others."""
         for connection_id, tables in self._watched().items():
             who = Who("watcher", connection=connection_id)
             self._home.live.failures.attempt(who, partial(self._look, connection_id, tables), None)
@@ -67,10 +68,10 @@ class Watcher:
             looks = upstream.look([t.relation.origin.upstream_id for t in tables])
         except Exception as e:
             for table in tables:
-                self._tell(table, described(e))
+                self._note(table, described(e))
             if isinstance(e, HeadwaterError):
                 return
-            raise  # a defect: it is logged as one, and shown with the connection
+            raise  # unexpected: logged as such, and shown with the connection
         for table in tables:
             self._watch(upstream, table, looks[table.relation.origin.upstream_id])
 
@@ -84,7 +85,7 @@ class Watcher:
                 if r.origin.connection_id not in running or r.state not in (TableState.FILLING, TableState.LIVE):
                     continue
                 stored = relations.fingerprint(c, r.id)
-                # what was written before the table began does not concern it: its scans came later
+                # rows logged before the table's beginning do not matter: its scans came later
                 versions = changes_of.schemas_in_use(c, r, self._judged.get(r.id, 0))
                 before = Look.parse(stored) if stored else None
                 found[r.origin.connection_id].append(_Watched(r, before, versions, unwatched.get(r.id, "")))
@@ -96,12 +97,12 @@ class Watcher:
         except FencedError:
             raise
         except HeadwaterError as e:
-            self._tell(table, e)
+            self._note(table, e)
         else:
-            self._tell(table, None)
+            self._note(table, None)
 
     def _judge(self, upstream: Upstream, table: _Watched, now: Look) -> None:
-        """Stops the table if its log, or its catalog, describes it in a way that cannot be followed."""
+        """Stops the table if the log or the catalog describes it in a way that cannot be followed."""
         relation = table.relation
         for version in [*table.versions, *([now.described] if now.described else [])]:
             try:
@@ -115,12 +116,12 @@ class Watcher:
             self._settle(upstream, relation, table.before, now)
 
     def _settle(self, upstream: Upstream, relation: RelationInfo, before: Look, now: Look) -> None:
-        """Judges a look once everything that was committed before it is in the changelog, a TRUNCATE too.
+        """Judges a look once everything committed before it is in the changelog, including TRUNCATEs.
 
-        It is the first one that differs: a table that is different at every look would never be judged by the last.
+        It judges the first look that differs: if it took the latest, a table that keeps changing would never be judged.
         """
         waiting = self._looks.get(relation.id)
-        if waiting is None or waiting.before != before:  # none, or the table was accepted anew since
+        if waiting is None or waiting.before != before:  # none, or a new look was accepted since
             self._wait(upstream, relation, before, now)
             return
         with self._home.meta.read() as c:
@@ -142,7 +143,7 @@ class Watcher:
     def _truncates(
         self, upstream: Upstream, connection: ConnectionInfo, relation: RelationInfo, before: Look
     ) -> list[int]:
-        """The transactions of the TRUNCATEs that the changelog holds and an accepted look may not have seen."""
+        """The transactions of TRUNCATEs in the changelog that the accepted look may not have seen."""
         after, upto = relation.origin.begin_index, connection.committed_index
         with self._home.meta.read() as c:
             if before.saw:
@@ -155,10 +156,10 @@ class Watcher:
         return found
 
     def _record(self, relation: RelationInfo, look: Look, verdict: Verdict) -> None:
-        with self._home.meta.owned(self._held) as c:
+        with self._home.meta.owned(self._held.of(Name.relation(relation.id))) as c:
             current = relations.get_or_none(c, relation.id)
             if current is None or current.state is TableState.FAILED:
-                return  # dropped or stopped while it was looked at: its first error counts
+                return  # dropped or stopped meanwhile: its first error counts
             if verdict.error is not None:
                 log.error("table failed name=%s code=%s", relation.name, verdict.error.code)
                 relations.set_state(c, relation.id, TableState.FAILED, verdict.error)
@@ -167,13 +168,13 @@ class Watcher:
             for text in verdict.notices:
                 relations.note(c, relation.id, "table.notice", text)
 
-    def _tell(self, table: _Watched, error: HeadwaterError | None) -> None:
-        """Notes on a table that it could not be looked at, and takes the note back once it could."""
-        text = f"what its log does not tell cannot be checked: {error.message}. {error.hint}" if error else ""
+    def _note(self, table: _Watched, error: HeadwaterError | None) -> None:
+        """Notes on a table that the last look failed, or removes the note once one succeeds."""
+        text = f"changes that its log does not show cannot be checked: {error.message}. {error.hint}" if error else ""
         if text == table.unwatched:
             return
         if error is not None:
             self._home.live.counters.add("headwater_errors_total", of=error.code)
             log.warning("table unwatched name=%s code=%s %s", table.relation.name, error.code, error.message)
-        with self._home.meta.owned(self._held) as c:
+        with self._home.meta.owned(self._held.of(Name.relation(table.relation.id))) as c:
             relations.set_note(c, table.relation.id, relations.UNWATCHED, text)

@@ -1,4 +1,4 @@
-"""The talk between a command and the server of its home: one request and one reply on a unix socket.
+"""The protocol between a command and the server of its home: one request and one reply on a Unix socket.
 
 A message is a frame of JSON and then, for every size in its `bodies`, one Arrow IPC stream of that many bytes:
 
@@ -6,7 +6,7 @@ A message is a frame of JSON and then, for every size in its `bodies`, one Arrow
     JSON     {"value": …, "bodies": [n, …]}  or  {"error": {…}}
     n bytes  an Arrow IPC stream, for each n
 
-The socket belongs to the home's owner alone (mode 0600): whoever may read the home may ask the server.
+Only the home's owner can use the socket (mode 0600): the same user who can read the home.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ from headwater.engine.query import caller
 from headwater.errors import HeadwaterError, JobError, MachineError, Retry, restored
 
 SOCKET = "server.sock"
-MAX_HEADER = 64 << 20  # a SQL text of this size is a mistake, not a statement
+MAX_HEADER = 64 << 20  # an SQL text of this size is a mistake
 CONNECT_TIMEOUT_S = 5.0
 BACKLOG = 64
-ACCEPT_PAUSE_S = 0.2  # after an error, which may come at once again
+ACCEPT_PAUSE_S = 0.2  # after an error, which may recur immediately
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A JSON value and Arrow tables that belong to it."""
+    """A JSON value and the Arrow tables that belong to it."""
 
     value: Any
     tables: tuple[pa.Table, ...] = field(default=())
@@ -50,7 +50,7 @@ Handler = Callable[[Message], Message]
 
 
 class Listener:
-    """A serving socket; `close()` stops it and removes the file. Open talks end with their reply."""
+    """A listening socket; `close()` stops it and removes the file. Open connections still get their reply."""
 
     def __init__(self, path: Path, handler: Handler) -> None:
         self.path = path
@@ -77,34 +77,34 @@ class Listener:
             except OSError as e:
                 if self._closed.is_set():
                     return
-                # too many open files, or a caller that left while it waited: those after it are answered all the same
-                log.warning("a caller was not accepted: %s", e)
+                # too many open files, or a client that disconnected early: later ones must still be served
+                log.warning("could not accept a client: %s", e)
                 self._closed.wait(ACCEPT_PAUSE_S)
                 continue
-            threading.Thread(target=self._talk, args=(peer,), name="headwater-talk", daemon=True).start()
+            threading.Thread(target=self._reply, args=(peer,), name="headwater-reply", daemon=True).start()
 
-    def _talk(self, peer: socket.socket) -> None:
-        # A command that was interrupted hangs up in the middle; that is its right and no fault of the server's.
+    def _reply(self, peer: socket.socket) -> None:
+        # An interrupted command disconnects at any time; that is not an error of the server.
         with peer, contextlib.suppress(ConnectionError, EOFError):
             request = _receive(peer)
             try:
                 with caller.served(peer):
                     reply = self._handler(request)
-            except Exception as e:  # the talk is the place where a defect must not take the server down
-                _send(peer, {"error": _told(e).stored()}, ())
+            except Exception as e:  # a bug in a handler must not take the server down
+                _send(peer, {"error": _as_reply(e).stored()}, ())
             else:
                 _send(peer, {"value": reply.value}, reply.tables)
 
 
 def serve(path: Path, handler: Handler) -> Listener:
-    """Answers requests at `path`, each talk in a thread of its own, until the listener is closed."""
+    """Answers requests at `path`, each in its own thread, until the listener is closed."""
     return Listener(path, handler)
 
 
 def call(path: Path, value: Any, tables: Sequence[pa.Table] = (), timeout_s: float | None = None) -> Message:
-    """The server's reply to one request. Its errors are raised here as what they were there.
+    """The server's reply to one request. Errors raised there are raised here with the same class.
 
-    Raises `server.unreachable` when nobody answers at `path`. Without `timeout_s` it waits as long as the work takes.
+    Raises `server.unreachable` if there is no answer at `path`. Without `timeout_s` it waits as long as it takes.
     """
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as s:
         s.settimeout(CONNECT_TIMEOUT_S)
@@ -124,7 +124,7 @@ def call(path: Path, value: Any, tables: Sequence[pa.Table] = (), timeout_s: flo
 
 
 def answers(path: Path) -> bool:
-    """Somebody listens at `path`. A file that a killed server left behind is nobody."""
+    """Whether a server listens at `path`. (A killed one may leave the file behind.)"""
     if not path.exists():
         return False
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as s:
@@ -136,8 +136,8 @@ def answers(path: Path) -> bool:
     return True
 
 
-def _told(error: Exception) -> HeadwaterError:
-    """Whatever a handler raised: a Spark or a disk that is away has a code of its own, the rest is a defect."""
+def _as_reply(error: Exception) -> HeadwaterError:
+    """A handler's error for the client: failures of Spark or the disk have their own codes, the rest are bugs."""
     if is_defect(error):
         return JobError("job.failed", f"unexpected: {type(error).__name__}: {error}", "See logs/ in the home.")
     return described(error)
@@ -145,7 +145,7 @@ def _told(error: Exception) -> HeadwaterError:
 
 def _bind(path: Path) -> socket.socket:
     s = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    path.unlink(missing_ok=True)  # the caller holds the home's lock, so whoever left it is dead
+    path.unlink(missing_ok=True)  # the caller holds the home's lock, so the server that left it is dead
     with _short(path) as name:
         s.bind(name)
     path.chmod(0o600)
@@ -160,7 +160,7 @@ def _connect(s: socket.socket, path: Path) -> None:
 
 @contextlib.contextmanager
 def _short(path: Path) -> Iterator[str]:
-    """A name of the socket that the kernel takes: it allows 107 bytes, and a home may lie deeper than that."""
+    """A path to the socket that is short enough for the kernel: it allows 107 bytes, and a home's may be longer."""
     if len(str(path).encode()) < 100:
         yield str(path)
         return

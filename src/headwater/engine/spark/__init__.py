@@ -1,6 +1,6 @@
-"""Spark: its start and end, its jobs, sessions and tasks. The only place that touches `sparkContext`.
+"""Spark: start and stop, jobs, sessions and tasks. The only place that touches `sparkContext`.
 
-`machine` Java and jars · `conf` what it is told · `session` start and end · `jobs` pools, cancelling, shares ·
+`machine` Java and jars · `conf` its configuration · `session` start and stop · `jobs` pools, cancelling, shares ·
 `sessions` one per statement · `task` a Python function as a job · `workers` Spark's Python processes · `archive`,
-`setup` what is done once
+`setup` one-time steps
 """

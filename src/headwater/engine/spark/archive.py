@@ -1,6 +1,6 @@
-"""An archive of the classes that Spark loads when it starts: the JVM maps it instead of reading and checking jars.
+"""An archive of the classes that Spark loads at start: the JVM maps it instead of loading and verifying jars.
 
-Made once by set-up, for this Java and these jars; the JVM does without it if anything about them has changed.
+Made once by set-up, for this Java and these jars; the JVM ignores it if any of them has changed.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from headwater.engine.spark import machine
 from headwater.engine.spark import session as spark
 from headwater.errors import MachineError
 
-ENDS_S = 300.0  # a JVM writes its archive when it ends
+ENDS_S = 300.0  # a JVM writes its archive when it exits
 
 
 def make() -> Path:
-    """Starts Spark, lets it do what every server does, and keeps what it loaded. For a process of its own."""
+    """Starts Spark, lets it do what every server does, and archives the loaded classes. Run it in its own process."""
     archive = machine.class_archive()
     home = Path(tempfile.mkdtemp(prefix="headwater-archive-"))
     made = home / archive.name
@@ -39,7 +39,7 @@ def make() -> Path:
 
 
 def _use(session: SparkSession, path: str) -> None:
-    """A small table's life: written, merged into, read through Arrow."""
+    """Writes a small table, merges into it, and reads it through Arrow."""
     session.range(10).selectExpr("id", "CAST(id AS STRING) AS v").write.format("delta").save(path)
     session.sql(
         f"MERGE INTO delta.`{path}` t USING (SELECT 1L AS id, 'x' AS v) s ON t.id = s.id "

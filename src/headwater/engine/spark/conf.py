@@ -1,8 +1,8 @@
-"""What Spark is told at its start, by the settings: where it runs, what it may take, and what tasks need there.
+"""Spark's configuration, from the settings: where it runs, its resources, and what tasks need there.
 
-A local master is this process and its JVM: nothing is sent, and only the loopback address is heard. On a cluster the
-driver is still here (client mode). Its workers get Delta's jars from it; `headwater` they must be able to import, and
-the home they must see under the same path.
+With a local master everything runs in this process and its JVM, which listens only on the loopback address. On a
+cluster the driver is still here (client mode). Workers get Delta's jars from it; they must be able to import
+`headwater`, and see the home under the same path.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ ALWAYS = {
     "spark.sql.catalog.spark_catalog": CATALOG,
     "spark.databricks.delta.snapshotPartitions": "2",  # 50 by default: most of a small read's time
     "spark.databricks.delta.properties.defaults.checkpointInterval": "20",
-    # Every query would be compiled anew if the classes made for it bore their stages' numbers; kept, most are known.
+    # With stage numbers in class names every query would be compiled again; without them most are in the cache.
     "spark.sql.codegen.useIdInClassName": "false",
     "spark.sql.codegen.cache.maxEntries": "1000",
     "spark.sql.session.timeZone": "UTC",
@@ -41,15 +41,15 @@ ALWAYS = {
     "spark.sql.ansi.enabled": "true",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    AUTHENTICATE: "true",  # any user of the machine reaches a loopback port; a local master makes its own secret
+    AUTHENTICATE: "true",  # any user of the machine can reach a loopback port; a local master makes its own secret
     "spark.scheduler.mode": "FAIR",
     "spark.python.worker.reuse": "true",
-    "spark.python.daemon.module": "headwater.engine.spark.workers",  # workers are born with what scans import
+    "spark.python.daemon.module": "headwater.engine.spark.workers",  # workers start with the scans' imports loaded
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
 }
 LOCAL = {
     SHUFFLED: "4",
-    "spark.broadcast.compress": "false",  # none leaves this process
+    "spark.broadcast.compress": "false",  # broadcasts never leave this process
 }
 
 
@@ -63,19 +63,18 @@ def master_of(settings: Settings) -> str:
 
 
 def local_slots() -> int:
-    """How many tasks run at once here: those of two whole queries, of scans and a fold together, and no more.
+    """How many tasks run at once locally: enough for two whole queries plus scans and a fold, and no more.
 
-    A query is cut into twice as many tasks as there are cores, so that one that waits leaves no core idle. Spark never
-    takes a slot away from a running task. Where all slots can be held by one query, or by a fold, a short query waits
-    for it however fair the pools are; where there are slots to spare, both run and the cores are shared. Tasks that run
-    at once also share the driver's memory, so there are not many to spare: what scans hold is free again after some
-    seconds, and goes to the query that waits.
+    A query is split into twice as many tasks as cores, so that a waiting task leaves no core idle. Spark never takes a
+    slot away from a running task. If one query or fold could hold all slots, a short query would wait for it, however
+    fair the pools are; with slots to spare, both run and share the cores. But concurrent tasks also share the driver's
+    memory, so there are few to spare: slots held by scans become free within seconds, and go to the waiting query.
     """
     return 3 * 2 * (os.cpu_count() or 2)
 
 
 def share_of(settings: Settings) -> int | None:
-    """How many tasks a query is cut into; None: only the cluster knows, and it may change."""
+    """How many tasks a query is split into; None: only the cluster knows, and it may change."""
     slots = settings.spark_slots
     if not slots and is_local(master_of(settings)):
         named = re.fullmatch(r"local\[(\d+).*\]", master_of(settings))
@@ -84,13 +83,13 @@ def share_of(settings: Settings) -> int | None:
 
 
 def conf_of(home: Path, settings: Settings, jars: list[str]) -> dict[str, str]:
-    """Everything but secrets: it stands on the JVM's command line, which every user of the machine can read."""
+    """The configuration without secrets: it is on the JVM's command line, which every user of the machine can read."""
     master, share = master_of(settings), share_of(settings)
     made = {
         **ALWAYS,
         "spark.master": master,
         "spark.driver.memory": f"{settings.spark_driver_memory >> 20}m",
-        "spark.driver.extraClassPath": ":".join(jars),  # not spark.jars: the archive holds what is on the class path
+        "spark.driver.extraClassPath": ":".join(jars),  # not spark.jars: the archive has only class path classes
         "spark.sql.warehouse.dir": str(home / "tmp" / "spark-warehouse"),
         "spark.local.dir": str(home / "tmp" / "spark"),
         **(LOCAL if is_local(master) else _for_workers(settings, jars)),
@@ -99,14 +98,14 @@ def conf_of(home: Path, settings: Settings, jars: list[str]) -> dict[str, str]:
     if share is not None:
         made |= {
             "spark.default.parallelism": str(share),
-            "spark.sql.leafNodeDefaultParallelism": str(max(1, share // 2)),  # of two in a product, it is squared
+            "spark.sql.leafNodeDefaultParallelism": str(max(1, share // 2)),  # a cross product squares it
             "spark.sql.files.maxPartitionNum": str(share),
         }
     return made | {name: value for name, value in settings.spark_conf.items() if not sensitive(name)}
 
 
 def secrets_of(settings: Settings) -> dict[str, str]:
-    """What only the JVM itself may be told."""
+    """The configuration that only the JVM itself may see."""
     found = {name: Secret(value).resolve() for name, value in settings.spark_conf.items() if sensitive(name)}
     if settings.spark_secret:
         found[SECRET] = Secret(settings.spark_secret).resolve()
@@ -121,7 +120,7 @@ def secrets_of(settings: Settings) -> dict[str, str]:
 
 
 def environment_of(settings: Settings) -> dict[str, str]:
-    """What a start of Spark needs in the environment of this process."""
+    """The environment variables that Spark needs in this process to start."""
     found = {
         "PYSPARK_PYTHON": settings.spark_python or sys.executable,  # otherwise tasks get whatever python3 is on PATH
         "PYSPARK_DRIVER_PYTHON": sys.executable,

@@ -1,4 +1,4 @@
-"""What a thread has Spark do: into how many tasks it is cut, in which pool it waits, and how it is ended."""
+"""A thread's work in Spark: how many tasks it is split into, its scheduler pool, and its cancellation."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ DRIVER_THREADS = 2 * (os.cpu_count() or 2)  # of this machine, wherever the task
 
 
 def share(session: SparkSession) -> int:
-    """How many tasks a query is cut into; scans together, and folds, get half of that.
+    """How many tasks a query is split into; all scans together get half of that, and so do folds.
 
-    On a cluster it is as many as there are cores, and changes with them.
+    On a cluster it is the number of cores, and changes with it.
     """
     return max(1, int(session.sparkContext.defaultParallelism))
 
 
 @contextmanager
 def pool(session: SparkSession, name: str) -> Iterator[None]:
-    """Jobs of this thread wait in the named scheduler pool."""
+    """Runs this thread's jobs in the named scheduler pool."""
     session.sparkContext.setLocalProperty("spark.scheduler.pool", name)
     try:
         yield
@@ -38,9 +38,9 @@ def pool(session: SparkSession, name: str) -> Iterator[None]:
 
 @contextmanager
 def stoppable(session: SparkSession, query: Running) -> Iterator[None]:
-    """What this thread has Spark do inside the block ends when the query is cancelled: its jobs, and planning, too."""
+    """Cancels this thread's Spark work inside the block with the query: its jobs, and planning, too."""
     context: Any = session.sparkContext
-    java_thread = context._jvm.java.lang.Thread  # each Python thread has a thread of its own in the JVM
+    java_thread = context._jvm.java.lang.Thread  # each Python thread has its own thread in the JVM
     planner = java_thread.currentThread()
 
     def stop() -> None:
@@ -55,13 +55,13 @@ def stoppable(session: SparkSession, query: Running) -> Iterator[None]:
         yield
     finally:
         query.stop_with(None)
-        java_thread.interrupted()  # the JVM's thread serves this Python thread again: a late interrupt is not for it
+        java_thread.interrupted()  # clears a late interrupt: this Python thread will use the same JVM thread again
         context.setInterruptOnCancel(False)
         context.removeJobTag(query.tag)
 
 
 def in_parallel(session: SparkSession, work: Callable[[T], R], items: Sequence[T]) -> list[R]:
-    """What `work` gives for each item, in order, made by several threads; their jobs belong to what this one does."""
+    """The results of `work` for each item, in order, from several threads that inherit this one's job properties."""
     if len(items) < 2:
         return [work(item) for item in items]
     with ThreadPoolExecutor(min(DRIVER_THREADS, len(items)), thread_name_prefix="open") as threads:
@@ -69,11 +69,11 @@ def in_parallel(session: SparkSession, work: Callable[[T], R], items: Sequence[T
 
 
 def plan(frame: DataFrame) -> DataFrame:
-    """The frame with its plan made by this thread: PySpark would make it in one that nobody can interrupt."""
+    """The frame, planned by this thread: PySpark would plan it in one that cannot be interrupted."""
     frame._jdf.queryExecution().executedPlan()
     return frame
 
 
 def task_settings(tasks: int) -> dict[str, str]:
-    """Settings of a session whose work is cut into about so many tasks."""
+    """Session settings that split work into approximately this many tasks."""
     return {name: str(tasks) for name in ("spark.sql.shuffle.partitions", "spark.sql.files.maxPartitionNum")}

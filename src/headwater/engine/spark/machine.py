@@ -1,4 +1,4 @@
-"""What Spark needs on this machine: a Java, and Delta's jars, which set-up fetches once."""
+"""What Spark needs on this machine: Java, and Delta's jars, which set-up fetches once."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ MIN_JAVA = 17
 
 
 def jars_directory() -> Path:
-    """Where set-up puts Delta's jars: beside the Python environment that runs us."""
+    """Where set-up puts Delta's jars: in the Python environment that runs us."""
     return Path(sys.prefix) / "share" / "headwater" / "jars"
 
 
 def jars() -> list[str]:
-    """Delta's jars by path; an error that names the command when set-up has not been done."""
+    """The paths of Delta's jars; raises with the command to run if set-up has not been done."""
     found = sorted(str(p) for p in jars_directory().glob("*.jar"))
     if not any("delta-spark" in name for name in found):
         raise MachineError(
@@ -38,7 +38,7 @@ def jars() -> list[str]:
 
 
 def class_archive() -> Path:
-    """Where set-up puts the archive of Spark's classes (engine/spark/archive.py); a start without it is only slower."""
+    """Where set-up puts the archive of Spark's classes (engine/spark/archive.py); without it, starting is slower."""
     return jars_directory().parent / "spark.jsa"
 
 
@@ -61,7 +61,7 @@ def check_java() -> None:
 
 
 def fetch_jars() -> list[str]:
-    """Fetches Delta's jars once, through the Ivy inside PySpark; for set-up."""
+    """Fetches Delta's jars if they are missing, with the Ivy that PySpark includes; for set-up."""
     if any("delta-spark" in p.name for p in jars_directory().glob("*.jar")):
         return jars()
     check_java()
@@ -83,7 +83,7 @@ def fetch_jars() -> list[str]:
 
 
 def _resolve(scratch: str) -> None:
-    """Starts a small Spark that fetches the packages, and ends it."""
+    """Starts a small Spark, which fetches the packages, and stops it."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
     builder: Any = SparkSession.builder
     session = (
@@ -101,7 +101,7 @@ def _resolve(scratch: str) -> None:
 
 @contextmanager
 def _quiet(log: Path) -> Iterator[None]:
-    """The JVM inherits our stderr: give it a file instead while it is being launched."""
+    """Redirects stderr to a file while the JVM is launched, because it inherits ours."""
     saved = os.dup(2)
     with log.open("ab") as f:
         sys.stderr.flush()

@@ -1,4 +1,4 @@
-"""The Spark session: how it is started and ended, and what it must have."""
+"""The Spark session: how it is started and stopped, and what it must have."""
 
 from __future__ import annotations
 
@@ -17,95 +17,98 @@ from headwater.engine.spark import conf
 from headwater.engine.spark.machine import check_java, class_archive, jars
 from headwater.errors import HeadwaterError, MachineError, Retry
 from headwater.settings.table import DEFAULTS, Settings
+from headwater.storage import Storage
 
 log = logging.getLogger(__name__)
 
 
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
-END_S = 30.0  # a JVM that does not answer any more has ended by then
+END_S = 30.0  # by then an unresponsive JVM has exited
 
 
 def prepare_environment(settings: Settings = DEFAULTS) -> None:
-    """Gives every name that a start of Spark sets its place in the environment: call it while there is one thread.
+    """Defines every environment variable that starting Spark sets. Call it while there is only one thread.
 
-    A new name moves the environment in memory, under whoever reads it in another thread: a process that is just being
-    started (it then fails with `Bad address`), or a database driver.
+    A new variable moves the environment in memory, while another thread may be reading it: one that starts a process
+    (which then fails with `Bad address`), or a database driver.
     """
     for name, value in conf.environment_of(settings).items():
-        if name != conf.LOCAL_IP or name not in os.environ:  # that one the user may have chosen
+        if name != conf.LOCAL_IP or name not in os.environ:  # the user may have set that one
             os.environ[name] = value
-    os.environ.setdefault("SPARK_AUTH_SOCKET_TIMEOUT", "15")  # PySpark writes its own values over these two
+    os.environ.setdefault("SPARK_AUTH_SOCKET_TIMEOUT", "15")  # PySpark overwrites these two
     os.environ.setdefault("SPARK_BUFFER_SIZE", "65536")
 
 
-def start(home: Path, settings: Settings = DEFAULTS, java_options: str = "") -> SparkSession:
-    """A session with Delta, where the settings say; Spark's own logs go to `home/logs`, never to the terminal."""
+def start(
+    home: Path, settings: Settings = DEFAULTS, storage: Storage | None = None, *, java_options: str = ""
+) -> SparkSession:
+    """Starts a session with Delta, as the settings say; Spark's own logs go to `home/logs`, never to the terminal."""
     check_java()
     if not java_options and class_archive().exists():
         java_options = f"-XX:SharedArchiveFile={class_archive()}"
     logs = home / "logs"
     logs.mkdir(parents=True, exist_ok=True)
     prepare_environment(settings)
-    told = conf.conf_of(home, settings, jars())
-    own = (_java_options(home, logs), java_options, told.get(JAVA_OPTIONS, ""))
-    told[JAVA_OPTIONS] = " ".join(options for options in own if options)
+    public = conf.conf_of(home, settings, jars()) | (storage.spark_settings if storage is not None else {})
+    own = (_java_options(home, logs), java_options, public.get(JAVA_OPTIONS, ""))
+    public[JAVA_OPTIONS] = " ".join(options for options in own if options)
     secrets = conf.secrets_of(settings)
     try:
-        _launch(told, secrets, logs / "spark.log")
+        _launch(public, secrets, logs / "spark.log")
         builder: Any = SparkSession.builder
-        session: SparkSession = builder.config(map=told).getOrCreate()
+        session: SparkSession = builder.config(map=public).getOrCreate()
     except Exception as e:
-        where = "" if conf.is_local(told["spark.master"]) else f" on {told['spark.master']}"
+        where = "" if conf.is_local(public["spark.master"]) else f" on {public['spark.master']}"
         raise MachineError(
             "spark.failed", f"Spark did not start{where}", f"See {logs / 'spark.log'} for the reason."
         ) from e
     session.sparkContext.setLogLevel("WARN")
     _log_to(logs / "pyspark.log")
-    _hang_up_quietly(session)
+    _silence_disconnects(session)
     return session
 
 
-def _launch(told: dict[str, str], secrets: dict[str, str], log: Path) -> None:
-    """Starts the JVM with a file for what it prints: VACUUM, for one, tells stdout what it did, which is the user's.
+def _launch(public: dict[str, str], secrets: dict[str, str], log: Path) -> None:
+    """Starts the JVM with its output in a file: VACUUM, for one, prints to stdout, which belongs to the user.
 
-    It is told secrets when it runs, through a socket that asks for a token: its command line can be read by everybody.
+    Secrets are sent to the running JVM, through a socket that requires a token: anyone can read its command line.
     """
     gateway = None
-    if SparkContext._gateway is None:  # else a JVM of this process has outlived its sessions
+    if SparkContext._gateway is None:  # otherwise a JVM of this process has outlived its sessions
         with log.open("ab") as f:
-            # in a session of its own: a signal to our group (Ctrl-C, `timeout`, a closed terminal) is ours to answer
+            # in its own process session: a signal to our group (Ctrl-C, `timeout`, a closed terminal) is ours to handle
             kwargs = {"stdout": f, "stderr": f, "start_new_session": True}
-            public = SparkConf().setAll(list(told.items()))
-            gateway = launch_gateway(public, popen_kwargs=kwargs)  # type: ignore[no-untyped-call]
+            options = SparkConf().setAll(list(public.items()))
+            gateway = launch_gateway(options, popen_kwargs=kwargs)  # type: ignore[no-untyped-call]
     if SparkContext._active_spark_context is None:
-        SparkContext(conf=SparkConf().setAll(list((told | secrets).items())), gateway=gateway)
+        SparkContext(conf=SparkConf().setAll(list((public | secrets).items())), gateway=gateway)
 
 
 def alive() -> bool:
     """Whether the JVM that this process started still works; True if it started none."""
     process = getattr(SparkContext._gateway, "proc", None)
-    return process is None or (process.poll() is None and not _dismissed())
+    return process is None or (process.poll() is None and not _stopped_by_cluster())
 
 
-def _dismissed() -> bool:
-    """A cluster has ended our application, or has been away for too long: its JVM runs, but never works again."""
+def _stopped_by_cluster() -> bool:
+    """Whether a cluster has stopped our application, or was gone for too long: the JVM runs, but is useless."""
     context: Any = SparkContext._active_spark_context
     if context is None or conf.is_local(context.master):
         return False
     try:
         return bool(context._jsc.sc().isStopped())
-    except (Py4JError, OSError):  # the JVM is just ending: its process will say so
+    except (Py4JError, OSError):  # the JVM is exiting: its process will show that
         return False
 
 
-def restart(home: Path, settings: Settings) -> SparkSession:
-    """A session on a new JVM, after the old one has ended. Sessions of the old one are of no use any more."""
+def restart(home: Path, settings: Settings, storage: Storage) -> SparkSession:
+    """A session on a new JVM, after the old one has exited. Sessions of the old one are unusable."""
     _forget()
-    return start(home, settings)
+    return start(home, settings, storage)
 
 
 def stop(session: SparkSession) -> None:
-    """Ends a session, also one whose JVM has ended before us: by a signal to all processes, or for lack of memory."""
+    """Stops a session, even if its JVM has already died, by a signal to all processes or for lack of memory."""
     process = getattr(SparkContext._gateway, "proc", None)
     try:
         session.stop()
@@ -117,7 +120,7 @@ def stop(session: SparkSession) -> None:
 
 
 def _forget() -> None:
-    """PySpark takes the JVM of this process for immortal: what it remembers of one goes, and what is left of it."""
+    """Clears PySpark's references to the old JVM, which it assumes to be immortal, and kills what is left of it."""
     process = getattr(SparkContext._gateway, "proc", None)
     if process is not None and process.poll() is None:
         process.kill()  # it runs, but the start of a session on it failed
@@ -130,20 +133,20 @@ def _forget() -> None:
 
 
 def _log_to(log: Path) -> None:
-    """PySpark writes every refused query to stderr as well; the user gets it from us, once."""
+    """Sends PySpark's log of rejected queries to a file instead of stderr; the user gets the error from us."""
     logger = PySparkLogger.getLogger("SQLQueryContextLogger")
     logger.handlers = [logging.FileHandler(log, delay=True)]
     logger.propagate = False
 
 
-def _hang_up_quietly(session: SparkSession) -> None:
-    """PySpark prints a stack trace when the JVM has ended before us; whoever needs Spark meets it, and says so."""
+def _silence_disconnects(session: SparkSession) -> None:
+    """Keeps PySpark from printing a stack trace when the JVM has died; work that needs Spark reports that."""
     server: Any = session.sparkContext._accumulatorServer
-    server.handle_error = lambda request, address: log.info("Spark hung up")
+    server.handle_error = lambda request, address: log.info("spark disconnected")
 
 
 def check_session(session: SparkSession) -> SparkSession:
-    """The session given by a user, if it has what Headwater needs; else an error that says what it lacks."""
+    """The user's session, if it has what Headwater needs; otherwise raises with what is missing."""
     lacks = []
     if conf.EXTENSION not in (session.conf.get("spark.sql.extensions", "") or ""):
         lacks.append(f"spark.sql.extensions={conf.EXTENSION}")
@@ -159,27 +162,13 @@ def check_session(session: SparkSession) -> SparkSession:
 
 
 def processes() -> list[int]:
-    """The pids of the JVMs that this process started; they outlive a kill by about two seconds."""
-    found = []
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            fields = stat.read_text().rsplit(")", 1)[1].split()
-        except OSError:  # ended while we looked
-            continue
-        if int(fields[1]) == os.getpid() and "java" in _command(stat.parent):
-            found.append(int(stat.parent.name))
-    return found
-
-
-def _command(process: Path) -> str:
-    try:
-        return (process / "cmdline").read_bytes()[:200].decode(errors="replace")
-    except OSError:
-        return ""
+    """The pid of the JVM that this process started, if alive; it outlives a killed server by about two seconds."""
+    process = getattr(SparkContext._gateway, "proc", None)
+    return [process.pid] if process is not None and process.poll() is None else []
 
 
 def describe_failure(error: Exception, hint: str) -> HeadwaterError:
-    """A Spark error as ours: the first line, without the JVM's stack."""
+    """A Spark error as a HeadwaterError: the first line, without the JVM's stack trace."""
     first = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
     return MachineError("spark.failed", first[:500], hint, Retry.AUTO)
 

@@ -1,4 +1,4 @@
-"""Spark sessions for statements: each statement has one of its own, so that temp views never meet."""
+"""Spark sessions for statements: each statement has its own, so that temp views never clash."""
 
 from __future__ import annotations
 
@@ -17,31 +17,31 @@ LEAST_SHUFFLED = 4
 
 
 class Pooled:
-    """A session in UTC whose temp views are what one statement reads.
+    """A session in UTC whose temp views are the tables that one statement reads.
 
-    A view outlives its statement: the next one in this session that needs the same rows finds it made. So a query over
-    many tables costs what has changed in them since the last one, not their number.
+    Views are cached: the next statement in this session that needs the same rows reuses them. So the cost of a query
+    over many tables depends on how many have changed since the last one, not on how many there are.
     """
 
     def __init__(self, session: SparkSession) -> None:
         self.session = session
-        self._views: dict[str, object] = {}  # what each shows, by its name
+        self._views: dict[str, object] = {}  # name → what the view shows
 
     def only(self, names: Collection[str]) -> None:
         """Drops every view but these."""
         for name in self._views.keys() - set(names):
-            self.session.catalog.dropTempView(name)  # by its very name: a session may be case-sensitive
+            self.session.catalog.dropTempView(name)  # by its exact name: a session may be case-sensitive
             del self._views[name]
 
     def show(self, name: str, what: object, frame: Callable[[], DataFrame]) -> None:
-        """Makes `name` a view of the frame, unless it shows `what` already."""
+        """Makes `name` a view of the frame, unless it already shows `what`."""
         if self._views.get(name) != what:
             frame().createOrReplaceTempView(quoted(name))
             self._views[name] = what
 
 
 class Sessions:
-    """Pooled sessions. Each has a scheduler pool of its own, too: inside one pool the first query's tasks go first."""
+    """Pooled sessions. Each also has its own scheduler pool: within one pool the first query's tasks go first."""
 
     def __init__(self, root: SparkSession) -> None:
         self.root = root
@@ -51,7 +51,7 @@ class Sessions:
 
     @contextmanager
     def use(self, query: Running | None = None) -> Iterator[Pooled]:
-        """A session whose work ends with the query. The one that was used last is given first: it knows most."""
+        """A session whose work is cancelled with the query; the most recently used one, because its views are warm."""
         number, pooled = self._take()
         try:
             stopping = stoppable(pooled.session, query) if query else nullcontext()
@@ -69,6 +69,6 @@ class Sessions:
             number = self._made
         session = self.root.newSession()
         session.conf.set("spark.sql.session.timeZone", ALWAYS["spark.sql.session.timeZone"])
-        if not session.sparkContext.getConf().contains(SHUFFLED):  # a cluster, or a session that was given to us
+        if not session.sparkContext.getConf().contains(SHUFFLED):  # a cluster, or the user's own session
             session.conf.set(SHUFFLED, str(max(LEAST_SHUFFLED, share(session))))
         return number, Pooled(session)

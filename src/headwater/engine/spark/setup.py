@@ -10,7 +10,7 @@ from headwater.errors import HeadwaterError
 
 
 def main() -> int:
-    """Leaves a machine on which nothing is fetched or compiled at run time."""
+    """Prepares a machine so that nothing is fetched or compiled at run time."""
     from headwater.decode.warm import compile_kernels
     from headwater.engine.spark import machine
     from headwater.source import kinds

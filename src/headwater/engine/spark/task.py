@@ -1,4 +1,4 @@
-"""Runs one Python function as one Spark task: a job of its own, with its result or its error as values."""
+"""Runs one Python function as one Spark task, in its own job; results and errors come back as values."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from headwater.errors import HeadwaterError, restored
 
 
 def run_task(session: SparkSession, pool: str, work: Callable[[], str]) -> str:
-    """What `work` returns, run by a Spark worker; a HeadwaterError raised there is raised here."""
+    """Runs `work` in a Spark worker and returns its result; a HeadwaterError raised there is raised here."""
 
     def in_worker(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for _ in batches:

@@ -1,7 +1,7 @@
 """Spark's Python workers, forked from a process that has already imported what scans need.
 
-A worker that imports for itself spends three seconds of processor time before its first row, and Spark ends idle
-workers after a minute. Named in the session's `spark.python.daemon.module`; a user's own session may do without it.
+Importing takes three seconds of CPU time before a worker's first row, and Spark stops idle workers after a minute. Set
+as the session's `spark.python.daemon.module`; a user's own session works without it.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Where everything stands: what meta says, what is counted on the way, and what is looked at now and then.
+"""Status and metrics: from meta, from counters, and from periodic samples.
 
-`status` and `metrics` the answers · `counters` counted here · `sampler` looked at by itself · `progress` rates and
-estimates · `freshness` how old answers are
+`status` and `metrics` the results · `counters` of this process · `sampler` periodic samples · `progress` rates and
+estimates · `freshness` the age of results
 """

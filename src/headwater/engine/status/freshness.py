@@ -1,4 +1,4 @@
-"""How old the answers from a connection's tables are, and why."""
+"""How old results from a connection's tables are, and why."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from headwater.engine.results import Behind
 from headwater.meta import connections, epochs
 from headwater.model import ConnectionInfo, ConnectionState, Epoch
 
-WORTH_SAYING_S = 10.0  # a heartbeat: what is younger than that is as fresh as can be known
-UNHEARD_S = 30.0  # a capture that runs and has not moved for three heartbeats
+WORTH_SAYING_S = 10.0  # one heartbeat: anything younger is as fresh as we can know
+UNHEARD_S = 30.0  # a running capture without progress for three heartbeats
 
 
 def behind(
     c: Connection, server: Serving | None, ids: Collection[int], names: Collection[str] = (), now: float | None = None
 ) -> list[Behind]:
-    """How far the connections with these ids or names are behind their upstreams, as far as anybody knows.
+    """How far the connections with these ids or names are behind their upstreams, as far as is known.
 
-    `server` is the one that follows them; None when none does.
+    `server` is the one that follows them; None if none does.
     """
     now = time.time() if now is None else now
     meant = {n.lower() for n in names}
@@ -31,7 +31,7 @@ def behind(
 
 
 def worth_saying(found: Collection[Behind]) -> tuple[Behind, ...]:
-    """Those that a reader should be told of."""
+    """Those worth a warning."""
     return tuple(b for b in found if b.seconds > (UNHEARD_S if b.reason == _UNHEARD else WORTH_SAYING_S))
 
 
@@ -46,8 +46,9 @@ def _behind(c: Connection, server: Serving | None, x: ConnectionInfo, newest: Ep
         if unpublished > WORTH_SAYING_S:
             return Behind(x.name, unpublished, "its newest changes are in no epoch yet")
     if lag is not None:
-        return Behind(x.name, lag.seconds, "catching up")
-    # nobody knows how far the upstream has gone: it may be less behind than the changelog has not moved for
+        held = server is not None and server.holds_back(x.id)
+        return Behind(x.name, lag.seconds, "its capture waits for folds" if held else "catching up")
+    # we do not know how far the upstream has advanced: this is an upper bound
     silence = max(0.0, now - connections.position_at(c, x.id))
     if x.error:
         return Behind(x.name, silence, x.error["code"])

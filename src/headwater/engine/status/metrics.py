@@ -1,4 +1,4 @@
-"""The metrics of a home: what each is called and means, and its values now. `docs/metrics.md` lists them all."""
+"""The metrics of a home: their names, meanings and current values. `docs/metrics.md` lists them all."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ from headwater.engine.status.status import shown_name, status_of
 from headwater.meta import connections, progress, relations, segments
 from headwater.model import Control, SpanState, TableState
 
-STATES = tuple(str(s) for s in (*TableState, Control.PAUSED))  # the words of RelationInfo.shown_state
+STATES = tuple(str(s) for s in (*TableState, Control.PAUSED))  # the values of RelationInfo.shown_state
 
 
-Named = Sequence[tuple[Of, str]]  # whom a number may be about, and its name
+Named = Sequence[tuple[Of, str]]  # the subjects of a metric, with their names
 
 
 class Kind(StrEnum):
-    """What a metric's number does."""
+    """How a metric's value changes."""
 
     COUNTER = "counter"  # only grows, from 0 at the server's start
     GAUGE = "gauge"  # goes up and down
-    SUMMARY = "summary"  # two numbers: `_count` (how often) and `_sum` (seconds in all), both counters
+    SUMMARY = "summary"  # two numbers: `_count` (how often) and `_sum` (total seconds), both counters
 
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """A metric: its name after Prometheus' conventions, its kind, its meaning, the names of its labels."""
+    """A metric: its name (by Prometheus conventions), kind, meaning, and label names."""
 
     name: str
     kind: Kind
@@ -48,7 +48,7 @@ class Metric:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One number. `name` is the metric's, or with `_sum` or `_count` behind it; `labels` in the metric's order."""
+    """One value. `name` is the metric's (a summary's: plus `_sum` or `_count`); `labels` are in the metric's order."""
 
     name: str
     labels: tuple[str, ...]
@@ -57,7 +57,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """A metric and its numbers now."""
+    """A metric and its current values."""
 
     metric: Metric
     samples: tuple[Sample, ...]
@@ -69,42 +69,42 @@ CONNECTION, TABLE, HOLDER = ("connection",), ("table",), ("connection", "holder"
 METRICS: dict[str, Metric] = {
     m.name: m
     for m in (
-        Metric("headwater_info", _G, "1, with the version of this Headwater.", ("version",)),
+        Metric("headwater_info", _G, "1, with Headwater's version as a label.", ("version",)),
         Metric("headwater_tables", _G, "Tables in each state.", ("state",)),
         Metric("headwater_table_state", _G, "1 for the state that a table is in.", ("table", "state")),
         Metric("headwater_connection_state", _G, "1 for the state that a connection is in.", ("connection", "state")),
         Metric("headwater_table_spans", _G, "Spans of a table by state.", ("table", "state")),
-        Metric("headwater_table_covered_ratio", _G, "Share of a table's spans that a reader sees.", TABLE),
-        Metric("headwater_table_rows", _G, "Rows that the scans of a table's spans have read.", TABLE),
-        Metric("headwater_table_estimated_rows", _G, "Rows of the upstream table, as an estimate.", TABLE),
-        Metric("headwater_scanned_rows_total", _C, "Rows read by scans since the server's start.", TABLE),
-        Metric("headwater_scan_seconds", _S, "Scans that have ended, failed ones too, and the time they took.", TABLE),
-        Metric("headwater_scans_running", _G, "Scans under way."),
+        Metric("headwater_table_covered_ratio", _G, "Share of a table's spans that readers see.", TABLE),
+        Metric("headwater_table_rows", _G, "Rows read by the scans of a table's current spans.", TABLE),
+        Metric("headwater_table_estimated_rows", _G, "Estimated rows of the upstream table.", TABLE),
+        Metric("headwater_scanned_rows_total", _C, "Rows read by scans since the server started.", TABLE),
+        Metric("headwater_scan_seconds", _S, "Finished scans, including failed ones, and their duration.", TABLE),
+        Metric("headwater_scans_running", _G, "Running scans."),
         Metric("headwater_captured_changes_total", _C, "Changes in the changelog since it began.", CONNECTION),
-        Metric("headwater_changelog_segments", _G, "Segments that the changelog keeps.", CONNECTION),
-        Metric("headwater_changelog_bytes", _G, "Size of the segments that the changelog keeps.", CONNECTION),
-        Metric(
-            "headwater_held_changes", _G, "Changes that somebody holds back from removal.", ("connection", "holder")
-        ),
-        Metric("headwater_held_seconds", _G, "Age of the oldest of these changes.", ("connection", "holder")),
-        Metric("headwater_lag_bytes", _G, "Log that the upstream has and the changelog does not.", CONNECTION),
-        Metric("headwater_lag_seconds", _G, "For how long the upstream has been ahead of the changelog.", CONNECTION),
-        Metric("headwater_behind_seconds", _G, "How old an answer from the connection's tables is.", CONNECTION),
-        Metric("headwater_slot_bytes", _G, "Log that the upstream keeps for us.", CONNECTION),
-        Metric("headwater_slot_limit_bytes", _G, "Log that the upstream would keep for us at most.", CONNECTION),
-        Metric("headwater_capture_restarts_total", _C, "Captures that ended and were started again.", CONNECTION),
-        Metric("headwater_overlay_changes", _G, "Changes that no fold has taken into the base yet.", TABLE),
+        Metric("headwater_changelog_segments", _G, "Segments in the changelog.", CONNECTION),
+        Metric("headwater_changelog_bytes", _G, "Size of the segments in the changelog.", CONNECTION),
+        Metric("headwater_held_changes", _G, "Changes that a holder keeps from being removed.", HOLDER),
+        Metric("headwater_held_seconds", _G, "Age of the oldest of these changes.", HOLDER),
+        Metric("headwater_changelog_ahead_bytes", _G, "Size of the changes that are not in any base yet.", CONNECTION),
+        Metric("headwater_capture_held", _G, "1 while a capture is paused until folds catch up, else 0.", CONNECTION),
+        Metric("headwater_lag_bytes", _G, "Upstream log that is not in the changelog yet.", CONNECTION),
+        Metric("headwater_lag_seconds", _G, "How long the upstream has been ahead of the changelog.", CONNECTION),
+        Metric("headwater_behind_seconds", _G, "Age of a result from the connection's tables.", CONNECTION),
+        Metric("headwater_slot_bytes", _G, "Log that the upstream retains for us.", CONNECTION),
+        Metric("headwater_slot_limit_bytes", _G, "Maximum log that the upstream retains for us.", CONNECTION),
+        Metric("headwater_capture_restarts_total", _C, "Restarts of captures.", CONNECTION),
+        Metric("headwater_overlay_changes", _G, "Changes that are not folded into the base yet.", TABLE),
         Metric("headwater_overlay_runs", _G, "Runs in the overlay.", TABLE),
         Metric("headwater_overlay_run_bytes", _G, "Size of the runs in the overlay.", TABLE),
-        Metric("headwater_fold_seconds", _S, "Folds, and the time they took.", TABLE),
+        Metric("headwater_fold_seconds", _S, "Folds and their duration.", TABLE),
         Metric("headwater_epoch", _G, "Number of the newest epoch."),
         Metric("headwater_epoch_age_seconds", _G, "Age of the newest epoch; it grows while nothing changes upstream."),
-        Metric("headwater_epoch_publish_seconds", _S, "Epochs published for new changes, and the time that took."),
-        Metric("headwater_read_seconds", _S, "Queries of tables, failed ones too, and the time they took."),
+        Metric("headwater_epoch_publish_seconds", _S, "Epochs published for new changes, and the duration."),
+        Metric("headwater_read_seconds", _S, "Queries of tables, including failed ones, and their duration."),
         Metric(
             "headwater_unrepresentable_values",
             _G,
-            "Values that the lake cannot keep: they are NULL there.",
+            "Values that the lake cannot represent: they are NULL there.",
             TABLE,
         ),
         Metric("headwater_errors_total", _C, "Errors of connections, tables and the server's own loops.", ("code",)),
@@ -114,7 +114,7 @@ METRICS: dict[str, Metric] = {
 
 
 def collect(home: Home, server: Serving | None) -> list[Family]:
-    """Every metric with its values now, in the order of METRICS; without a server only what meta knows."""
+    """Every metric with its current values, in the order of METRICS; without a server only those from meta."""
     status = status_of(home, server)
     found = _Values()
     found.put("headwater_info", 1, __version__)
@@ -131,6 +131,9 @@ def collect(home: Home, server: Serving | None) -> list[Family]:
         for x in behind(c, server, linked):
             found.put("headwater_behind_seconds", x.seconds, x.connection)
     if server is not None:
+        for id, name in linked.items():
+            found.put("headwater_changelog_ahead_bytes", server.ahead_bytes(id), name)
+            found.put("headwater_capture_held", float(server.holds_back(id)), name)
         _counted(found, home.live.counters, list(tables.items()), list(linked.items()))
         for kind, pids in server.processes().items():
             found.put("headwater_process_memory_bytes", sum(resident_bytes(pid) for pid in pids), kind)
@@ -138,13 +141,13 @@ def collect(home: Home, server: Serving | None) -> list[Family]:
 
 
 class _Values:
-    """The numbers of one collection."""
+    """The values of one collection."""
 
     def __init__(self) -> None:
         self._samples: dict[str, list[Sample]] = {name: [] for name in METRICS}
 
     def put(self, name: str, value: float | None, *labels: str, suffix: str = "") -> None:
-        """One number; None is no number."""
+        """Adds one value; None adds nothing."""
         assert len(labels) == len(METRICS[name].labels)
         if value is not None:
             self._samples[name].append(Sample(name + suffix, labels, value))
@@ -198,14 +201,14 @@ def _changelogs(found: _Values, c: Connection, linked: dict[int, str]) -> None:
     now = time.time()
     held: dict[tuple[str, str], Hold] = {}
     for h in (h for connection in connections.all(c) for h in holds(c, connection)):
-        held.setdefault((h.connection, h.holder.split(":")[0]), h)  # the neediest reader stands for all of them
+        held.setdefault((h.connection, h.holder.split(":")[0]), h)  # the reader with the lowest index represents all
     for labels, h in held.items():
         found.put("headwater_held_changes", h.changes, *labels)
         found.put("headwater_held_seconds", 0 if h.since is None else now - h.since, *labels)
 
 
 def _counted(found: _Values, counters: Counters, tables: Named, linked: Named) -> None:
-    """What this process has counted. Each table has a number from the start, so that its first growth is seen."""
+    """Adds this process's counters. Each table has a value from the start, so that its first increase is visible."""
     about: dict[tuple[str, ...], Named] = {(): [("", "")], TABLE: tables, CONNECTION: linked}
     for m in METRICS.values():
         if m.kind is Kind.GAUGE or found.has(m.name):
@@ -222,7 +225,7 @@ def _counted(found: _Values, counters: Counters, tables: Named, linked: Named) -
 
 
 def resident_bytes(pid: int) -> int:
-    """The memory that a process holds; 0 once it has ended."""
+    """A process's resident memory; 0 once it has exited."""
     try:
         pages = Path(f"/proc/{pid}/statm").read_text().split()[1]
     except OSError:

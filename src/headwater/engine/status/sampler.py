@@ -1,4 +1,4 @@
-"""What the server looks at by itself every second or two, so that a status costs no question to an upstream."""
+"""Periodic samples of meta and the upstreams, so that reading the status needs no query to an upstream."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ log = logging.getLogger(__name__)
 
 LOOK_S = 1.0
 ASK_S = 2.0
-ASK_AGAIN_S = 10.0  # an upstream that did not answer is left alone for this long
+ASK_AGAIN_S = 10.0  # the pause after an upstream did not answer
 
 
 class Sampler:
-    """How fast tables fill, which errors have come, how far each upstream is ahead. Its two ticks have a loop each."""
+    """Samples how fast tables fill, new errors, and how far upstreams are ahead. `look` and `ask` have a loop each."""
 
     def __init__(self, home: Home) -> None:
         self._home = home
@@ -35,12 +35,12 @@ class Sampler:
         self._errors: dict[tuple[str, int], str] = {}
 
     def look(self) -> None:
-        """One look at meta."""
+        """Samples meta."""
         with self._home.meta.read() as c:
             found, known = progress.of_all(c), relations.all(c)
             errors = {("connection", x.id): x.error for x in connections.all(c) if x.error}
         errors |= {("table", r.id): r.error for r in known if r.error}
-        # time in which a table is not being read says nothing about how fast that goes
+        # time in which a table is not being scanned must not lower its rate
         filling = [r.id for r in known if r.shown_state == TableState.FILLING and found[r.id].total]
         now = time.monotonic()
         self._rates = {id: self._rates.get(id, Rate()).saw(found[id].rows, now) for id in filling}
@@ -51,11 +51,11 @@ class Sampler:
         self._errors = codes
 
     def ask(self) -> None:
-        """One question to each upstream that has a changelog."""
+        """Queries each upstream that has a changelog for the end of its log."""
         with self._home.meta.read() as c:
             known = {x.id: x for x in connections.all(c) if x.resume_position and not _unreachable(x)}
         for gone in self._ahead.keys() - known.keys():
-            del self._ahead[gone]  # dropped, or not to be reached: nobody knows how far it is ahead
+            del self._ahead[gone]  # dropped or unreachable: how far it is ahead is unknown
             self._ends.pop(gone, None)
         for connection in known.values():
             if time.monotonic() >= self._rest.get(connection.id, 0.0):
@@ -77,7 +77,7 @@ class Sampler:
         try:
             end = upstream_of(self._home.meta, connection.id).log_end(connection.position)
         except HeadwaterError as e:
-            # its capture meets the same error, and says so as the connection's state
+            # its capture gets the same error, and reports it as the connection's state
             log.debug("no answer from %s: %s", connection.name, e.code)
             self._rest[connection.id] = time.monotonic() + ASK_AGAIN_S
             self._ends.pop(connection.id, None)
@@ -91,5 +91,5 @@ class Sampler:
 
 
 def _unreachable(x: ConnectionInfo) -> bool:
-    """Its capture is trying to reach the upstream: asking too would only wait, and hold up whoever wants to stop."""
+    """Whether its capture is retrying to reach the upstream: asking too would only block, and delay a shutdown."""
     return x.state is ConnectionState.RETRYING and x.error is not None and isinstance(restored(x.error), SourceError)

@@ -1,6 +1,6 @@
-"""Where everything stands: meta's view, with what only the running server knows.
+"""The status of a home: from meta, plus what only the running server knows.
 
-The cost does not depend on how many spans there are: they are summed by the database, all relations at once.
+The cost does not depend on the number of spans: the database aggregates them, for all relations at once.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ UNFINISHED = (TableState.DEFINED, TableState.WAITING, TableState.FILLING)
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """What one look at meta gave, for all tables."""
+    """One snapshot of meta, for all tables."""
 
     c: Connection
     connections: dict[int, ConnectionInfo]
@@ -42,7 +42,7 @@ class _Seen:
 
 
 def status_of(home: Home, server: Serving | None) -> Status:
-    """The status of a home; without a server only what meta knows."""
+    """The status of a home; without a server only what is in meta."""
     with home.meta.read() as c:
         known = connections.all(c)
         found = relations.all(c)
@@ -71,20 +71,20 @@ def status_of(home: Home, server: Serving | None) -> Status:
         epoch_age_s=time.time() - newest.created_at if newest else None,
         connections=linked,
         tables=tables,
-        jobs=tuple(JobStatus(name=job, **_told(e.as_dict())) for job, e in home.live.failures.of()),
+        jobs=tuple(JobStatus(name=job, **_error_fields(e.as_dict())) for job, e in home.live.failures.of()),
     )
 
 
 def shown_name(r: RelationInfo, known: Iterable[RelationInfo]) -> str:
-    """What a screen calls a relation: one that is being built to take a table's place is that table's resync."""
+    """The display name of a relation: one that will replace a table is shown as that table's resync."""
     if not r.replaces:
         return r.name
     replaced = next((x.name for x in known if x.id == r.replaces), r.name.removeprefix(relations.BESIDE))
     return f"{replaced} (resync)"
 
 
-def _told(error: Mapping[str, str]) -> dict[str, str]:
-    """The fields of a status that tell an error; empty without one."""
+def _error_fields(error: Mapping[str, str]) -> dict[str, str]:
+    """An error as the fields of a status; empty values without one."""
     return {
         "code": error.get("code", ""),
         "error": error.get("message", ""),
@@ -93,15 +93,20 @@ def _told(error: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def _met(failed: list[tuple[str, HeadwaterError]]) -> dict[str, str]:
-    """What the server's work on a table or a connection met last and tries again."""
+def _last_failure(failed: list[tuple[str, HeadwaterError]]) -> dict[str, str]:
+    """The last error of the server's work on a table or a connection, which it retries."""
     return failed[-1][1].as_dict() if failed else {}
 
 
+def connection_error(x: ConnectionInfo, failures: Failures) -> dict[str, str]:
+    """Why a connection does not work, or waits: its capture's error, or that of the server's work on it."""
+    return x.error or _last_failure(failures.of(connection=x.id))
+
+
 def _connection(seen: _Seen, x: ConnectionInfo) -> ConnectionStatus:
-    error = x.error or _met(seen.failures.of(connection=x.id))
+    error = connection_error(x, seen.failures)
     lag = seen.lags[x.id]
-    runs = seen.server is not None or x.state is ConnectionState.FAILED  # its capture ends with the server
+    runs = seen.server is not None or x.state is ConnectionState.FAILED  # a capture stops with the server
     state = x.state if runs else ConnectionState.DEFINED
     end = seen.server.log_end(x.id) if seen.server else None
     return ConnectionStatus(
@@ -113,14 +118,14 @@ def _connection(seen: _Seen, x: ConnectionInfo) -> ConnectionStatus:
         lag_bytes=lag.bytes if lag else None,
         slot_bytes=end.kept_bytes if end else None,
         slot_limit_bytes=end.limit_bytes if end else None,
-        **_told(error),
+        **_error_fields(error),
         waiting_for=seen.server.preparing(x.id) if seen.server else "",
         note=end.notice if end else "",
     )
 
 
 def _silence(c: Connection, x: ConnectionInfo, state: ConnectionState) -> float | None:
-    """How long the changelog has not moved, where nobody knows how far the upstream has gone; it may be less behind."""
+    """How long the changelog has not grown, if the upstream's position is unknown: an upper bound of the lag."""
     if state is ConnectionState.RUNNING or not x.position:
         return None
     return time.time() - connections.position_at(c, x.id)
@@ -131,7 +136,7 @@ def _table(seen: _Seen, r: RelationInfo, lag_s: float | None) -> TableStatus:
     filling = r.shown_state == TableState.FILLING
     rate = seen.server.rate(r.id) if seen.server and filling else 0.0
     lag = seen.lags[r.origin.connection_id]
-    error = r.error or _met(seen.failures.of(table=r.id)) or connection.error or {}
+    error = r.error or _last_failure(seen.failures.of(table=r.id)) or connection_error(connection, seen.failures)
     return TableStatus(
         name=shown_name(r, seen.relations.values()),
         state=r.shown_state,
@@ -147,7 +152,7 @@ def _table(seen: _Seen, r: RelationInfo, lag_s: float | None) -> TableStatus:
         lag_bytes=lag.bytes if lag else None,
         waiting_for=_waits_for(seen, r, p, connection),
         note="; ".join(x for x in (seen.unwatched.get(r.id, ""), _note(r, p)) if x),
-        **_told(error),
+        **_error_fields(error),
         overlay=seen.overlays.get(r.id, 0),
         unrepresentable=seen.unrepresentable.get(r.id, 0),
         connection=connection.name,
@@ -155,19 +160,19 @@ def _table(seen: _Seen, r: RelationInfo, lag_s: float | None) -> TableStatus:
 
 
 def _cut(seen: _Seen, connection: ConnectionInfo, p: Progress) -> str:
-    """The upstream position at which the table is read now; empty while nothing of it is."""
+    """The upstream position at which the table is read now; empty while nothing is readable."""
     cuts = seen.newest.cuts if seen.newest and p.covered else ()
     cut = next((x for x in cuts if x.connection_id == connection.id), None)
     if cut is None:
         return ""
-    # idle progress makes no epoch: the same rows are true at the position that was reached meanwhile
+    # progress without changes makes no epoch: the same rows are current at the position reached since
     return connection.position if cut.index == connection.committed_index else cut.position
 
 
 def _overlays(
     c: Connection, found: list[RelationInfo], reached: dict[int, Progress], newest: Epoch | None, server: Serving | None
 ) -> dict[int, int]:
-    """Changes that no fold has taken into the base: when the server's folds last looked, else counted now."""
+    """Changes that are not folded into the base: as of the server's last check, otherwise counted now."""
     known = {r.id: n for r in found if server is not None and (n := server.overlay(r.id)) is not None}
     if newest is None:
         return known
@@ -180,7 +185,7 @@ def _overlays(
 
 
 def _waits_for(seen: _Seen, r: RelationInfo, p: Progress, connection: ConnectionInfo) -> str:
-    """What a table that is not readable as a whole waits for, in words; empty when it is being worked on."""
+    """What an incomplete table is waiting for, as text; empty while it makes progress."""
     if r.state is TableState.FAILED:
         return ""
     if r.block and p.complete:
@@ -193,28 +198,28 @@ def _waits_for(seen: _Seen, r: RelationInfo, p: Progress, connection: Connection
     if seen.server is None:
         return "a server: start `headwater run`"
     waits = seen.server.waiting_for(r.id) or seen.server.preparing(r.origin.connection_id)
-    if waits.startswith("backfill.rate_limit"):  # above 0 it goes on at that rate, and a note says so
+    if waits.startswith("backfill.rate_limit"):  # above 0 it continues at that rate, which is in its note
         return f"ALTER TABLE {r.name} SET (backfill.rate_limit = …): it is 0" if _limit(r) == 0 else ""
     return waits or ("" if connection.state is ConnectionState.RUNNING else f"connection {connection.name}")
 
 
 def _limit(r: RelationInfo) -> int | None:
-    """Rows per second that the user allows; None = as many as can be."""
+    """Rows per second that the user allows; None: no limit."""
     limit = r.options.get("backfill.rate_limit")
     return None if limit is None else int(limit)
 
 
 def _note(r: RelationInfo, p: Progress) -> str:
-    """What is as the user wanted it and still worth knowing, in words."""
+    """What the user chose and should still be reminded of, as text."""
     if r.control is Control.CANCELLED:
-        return "its backfill was cancelled: rows that were not read by then come only with their next change"
+        return "its backfill was cancelled: rows that were not read by then appear only with their next change"
     if not r.whole:
-        return "without its history: rows come only with their next change"
+        return "without its history: rows appear only with their next change"
     limit = _limit(r)
     if limit and r.shown_state == TableState.FILLING:
-        return f"held to {limit:,} rows/s by backfill.rate_limit"
+        return f"limited to {limit:,} rows/s by backfill.rate_limit"
     if p.total and not p.complete and not r.ordered:
-        return "its keys compare only in the database: readable when complete"
+        return "only the database can order its keys: readable when complete"
     return ""
 
 

@@ -1,7 +1,7 @@
-"""Begin: where a changelog starts, and the wait that puts every change to a new table into the log or its first scan.
+"""Begin: where a changelog starts, and the wait that gets every change to a new table into the log or its first scan.
 
-Rows of tables that nobody follows are dropped as they are framed. So once a table is followed, a place in the binlog is
-taken: what lies behind it will be kept, and what lies before it must be visible to the first scan.
+Rows of tables that nobody follows are dropped during framing. So once a table is followed, a place in the binlog is
+recorded: what lies after it will be kept, and what lies before it must be visible to the first scan.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from headwater.source.mysql.scan.low import (
 )
 
 PREPARED_S = 1.0
-START_S = 60.0  # a commit may be between the binlog and visibility for so long before a start gives up
-TRIES = 10  # the binlog may go on in another file meanwhile
+START_S = 60.0  # how long a commit may be between the binlog and visibility before a start gives up
+TRIES = 10  # the binlog may continue in another file meanwhile
 GTID = r"GTID_NEXT\s*=\s*'([^']+)'"
 VIEW = "START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY"
 
@@ -38,8 +38,8 @@ VIEW = "START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY"
 def start(endpoint: Endpoint, session: Session, shift: int, on_wait: Callable[[str], None]) -> Position:
     """A place for a new changelog, with exactly the transactions up to it, if the server numbers them.
 
-    No transaction was prepared before it and is to commit behind it: its rows would lie before the place. Whose these
-    are is shown each second.
+    No transaction may be prepared before it and commit after it: its rows would lie before the place. `on_wait` is told
+    each second whose these are.
     """
     while True:
         place = place_now(endpoint, session, shift)
@@ -51,7 +51,7 @@ def start(endpoint: Endpoint, session: Session, shift: int, on_wait: Callable[[s
 
 
 def place_now(endpoint: Endpoint, session: Session, shift: int) -> Position:
-    """Where the binlog stands, with exactly the transactions up to there, if the server numbers them."""
+    """Where the binlog is now, with exactly the transactions up to there, if the server numbers them."""
     if is_mariadb(session):
         query(session, VIEW)
         place = snapshot_place(session, shift)
@@ -64,8 +64,11 @@ def place_now(endpoint: Endpoint, session: Session, shift: int) -> Position:
 
 
 def _numbered(endpoint: Endpoint, session: Session, shift: int) -> Position:
-    """A place with its transactions. MySQL shows those that are visible, which are not those in the binlog: what was
-    between is waited for, and what came behind the place is taken off again."""
+    """A place with its transactions.
+
+    MySQL shows the visible transactions, which are not the ones in the binlog: those in between are waited for, and
+    those after the place are removed again.
+    """
     for _ in range(TRIES):
         low = take_low(endpoint, session, shift)
         left = wait_until_through(session, low, START_S)
@@ -74,18 +77,18 @@ def _numbered(endpoint: Endpoint, session: Session, shift: int) -> Position:
         ((executed,),) = query(session, "SELECT @@global.gtid_executed")
         end = binlog_end(session, shift)
         if end.file == low.position.file:
-            later = _behind(session, low.position)
+            later = _after(session, low.position)
             return replace(low.position, gtids=str(without(MysqlGtids.parse(executed), later)))
     raise SourceError(
         "source.lock_timeout",
-        f"{endpoint.place} has no place to start at: {'; '.join(words(session, left)) or 'its binlog went on and on'}",
+        f"{endpoint.place} has no place to start: {'; '.join(words(session, left)) or 'its binlog kept rotating'}",
         "Wait; Headwater retries.",
         Retry.AUTO,
     )
 
 
-def _behind(session: Session, place: Position) -> MysqlGtids:
-    """The transactions that the binlog's file has behind a place."""
+def _after(session: Session, place: Position) -> MysqlGtids:
+    """The transactions that the binlog's file has after a place."""
     found = binlog_events(session, place.name, place.offset)
     named = (re.search(GTID, r["info"]) for r in found if r["event_type"].startswith("Gtid"))
     return MysqlGtids.parse(",".join(m[1] for m in named if m))
@@ -104,14 +107,14 @@ def without(all: MysqlGtids, some: MysqlGtids) -> MysqlGtids:
 
 
 def ticket(endpoint: Endpoint, session: Session, shift: int) -> str:
-    """What `blockers` wants to know of this moment: where the binlog ends, and who is between it and visibility."""
+    """What `blockers` needs to know about this moment: where the binlog ends, and who is between it and visibility."""
     if is_mariadb(session):
         return Low(binlog_end(session, shift)).ticket()
     return take_low(endpoint, session, shift).ticket()
 
 
 def blockers(session: Session, ticket: str, shift: int) -> list[str]:
-    """Who was between the binlog and visibility at the ticket's moment, and still is, in words."""
+    """Who was between the binlog and visibility at the ticket's moment and still is, in words."""
     low = Low.of_ticket(ticket)
     if is_mariadb(session):
         query(session, VIEW)

@@ -1,4 +1,4 @@
-"""Frames a binlog: where each row image stands, of which table and transaction. Values stay raw.
+"""Frames a binlog: where each row image is, its table and its transaction. Values stay raw.
 
 A message is the number of the position after an event (8 bytes, little-endian; 0: none), then the event without its
 checksum. A transaction begins with a GTID event and ends with XID, COMMIT, or a single statement.
@@ -20,16 +20,16 @@ from headwater.source.mysql.binlog.position import Position
 
 
 class MysqlFraming:
-    """How a binlog is cut into rows (`source.frames.Framing`)."""
+    """How a binlog is split into rows (`source.frames.Framing`)."""
 
     def __init__(self, server: Server, history: History) -> None:
         self._server = server
         self._history = history
         self._maps = Maps(server.mariadb)
-        self._last: Carried | None = None  # what `_maps` stands at
+        self._last: Carried | None = None  # the state that `_maps` reflects
 
     def begin(self, position: str, next_index: int, last_txn: int) -> FramedTo:
-        """Where framing stands before the first message of a flow."""
+        """The state of framing before the first message of a flow."""
         at = Position.parse(position)
         gtids = gtid.parse(at.gtids) or (MariaGtids() if self._server.mariadb else MysqlGtids())
         own = Carried(place=self._server.place, number=at.number, gtids=gtids)
@@ -40,7 +40,7 @@ class MysqlFraming:
         return Position.parse(position).number
 
     def boundary(self, data: Bytes, lengths: Longs, open: bool) -> Boundary:
-        """Where these messages may be cut; a piece of an open transaction may end with any message."""
+        """Where these messages may be split; a piece of an open transaction may end with any message."""
         return Boundary(*(int(v) for v in find_boundary(data, lengths, open)))
 
     def end(self, data: Bytes, lengths: Longs, open: bool, position: int, time_us: int) -> int:
@@ -52,7 +52,7 @@ class MysqlFraming:
         own: Carried = before.own
         if own is not self._last:
             self._maps.restore(own.active, (slot for slot, _ in own.described.values()))
-        self._last = None  # until the batch is through, the maps stand nowhere
+        self._last = None  # until the batch is done, the maps reflect no state
         if own.group == OUTSIDE:
             self._maps.forget()
         batch = Batch(self._server, self._history, self._maps, before, memory, len(data))

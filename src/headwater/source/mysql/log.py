@@ -1,4 +1,4 @@
-"""The log client: reads a binlog as fast as the server sends it, and copies without looking."""
+"""The log client: reads a binlog as fast as the server sends it, copying without inspecting."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ from headwater.source.wakeup import Wakeup
 log = logging.getLogger(__name__)
 
 SILENCE_S = 60.0  # a server that does not even send heartbeats for this long is gone
-RECEIVE_BYTES = 4 << 20  # of the socket's own buffer: the server goes on while a segment is written
+RECEIVE_BYTES = 4 << 20  # the socket's own buffer: the server keeps sending while a segment is written
 
 _DUMP_FAILED = 1236
 _ANOTHER_READER = 4052  # MariaDB ends a dump when another one begins under the same number
-_NO_GTID = range(1945, 1961)  # MariaDB's refusals of a GTID position
+_NO_GTID = range(1945, 1961)  # MariaDB's errors for a GTID position
 _COLUMNS = """
 SELECT COLUMN_NAME, DATA_TYPE, COLUMN_TYPE, COALESCE(CHARACTER_SET_NAME, ''), COLUMN_KEY = 'PRI'
 FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s ORDER BY ORDINAL_POSITION
@@ -70,7 +70,7 @@ class MysqlSource:
 
 
 class MysqlLog:
-    """An open log (`source.base.Log`): a dump for the flow, and an ordinary session for questions."""
+    """An open log (`source.base.Log`): a dump for the flow, and an ordinary session for queries."""
 
     framing: Framing
 
@@ -109,12 +109,12 @@ class MysqlLog:
         self._heard_at = time.monotonic()
 
     def receive(self, into: Inbox, until: float, limit: int) -> None:
-        """Appends what arrives; see `Log.receive`. No Python runs per event."""
+        """Appends whatever arrives; see `Log.receive`. No Python runs per event."""
         assert self._flow is not None
         came = False
         try:
             while True:
-                held = not self._flow.drained  # then nothing is read, though more may have come
+                held = not self._flow.drained  # if so, nothing was read, but more may have arrived
                 got = self._flow.fill()
                 added = self._flow.drain(into)
                 now = time.monotonic()
@@ -125,7 +125,7 @@ class MysqlLog:
                 if added:
                     came = True
                 elif got or held:
-                    continue  # a part of an event
+                    continue  # part of an event
                 elif came or self._wakeup.received(self._poll.poll((until - now) * 1000)):
                     return
                 elif now - self._heard_at > SILENCE_S:
@@ -136,10 +136,10 @@ class MysqlLog:
             raise log_broken(str(e.strerror or e)) from e
 
     def acknowledge(self, position: str, *, ask: bool = False) -> None:
-        """The server is told nothing: it keeps a binlog for as long as it likes, whoever reads it.
+        """Tells the server nothing: it keeps a binlog for as long as it is configured to, whoever reads it.
 
-        Once we stand in another file than at the last mark, that one is marked: the former may be gone when we come
-        again, and a log that was reset has files of the same names.
+        When we have moved to another file since the last mark, that file is marked: the previous one may be gone when
+        we reconnect, and a log that was reset has files of the same names.
         """
         place = Position.parse(position)
         if place.offset <= FILE_HEAD or place.name == self._marked:
@@ -147,14 +147,14 @@ class MysqlLog:
         self._marked = place.name
         try:
             mark = file_mark(self._source.endpoint, place.name, min(place.offset, resume.MARK_BYTES))
-        except SourceError as e:  # the next connect looks whether the file is there, and marks it
+        except SourceError as e:  # the next connect checks whether the file exists, and marks it
             log.warning("binlog file not marked name=%s code=%s", place.name, e.code)
             return
         marked = {**self.standing.identity, "file": place.name, "file_mark": mark}
         self.standing = replace(self.standing, identity=marked)
 
     def beat(self) -> None:
-        """Sees that the server answers; its own heartbeats move the log of an idle one."""
+        """Checks that the server answers; its own heartbeats advance an idle log."""
         with self._asking:
             try:
                 if not self._closed:
@@ -164,7 +164,7 @@ class MysqlLog:
                     self._session.close()
 
     def now(self) -> tuple[str, int]:
-        """Where the log ends and what time it was there; see `Log.now`."""
+        """Where the log ends and the time there; see `Log.now`."""
         with self._asking:
             session = self._ready_session()
             ((clock,),) = query(session, "SELECT CAST(UNIX_TIMESTAMP(NOW(6)) * 1000000 AS SIGNED)")
@@ -176,10 +176,10 @@ class MysqlLog:
         self._wakeup.wake()
 
     def close(self) -> None:
-        """Ends both connections; the log comes again from the next position that is asked for."""
+        """Closes both connections; the log restarts at the next requested position."""
         self._closed = True
-        self._dump._force_close()  # a dump takes no more commands, not even a farewell
-        if self._asking.acquire(blocking=False):  # else the beat under way closes its session itself
+        self._dump._force_close()  # a dump accepts no more commands, not even COM_QUIT
+        if self._asking.acquire(blocking=False):  # otherwise the running beat closes its session itself
             self._session.close()
             self._asking.release()
         self._wakeup.close()
@@ -190,7 +190,7 @@ class MysqlLog:
         return self._session
 
     def _table_now(self, schema: str, table: str) -> Now | None:
-        """A table as the upstream has it now; asked by the thread that frames, so over a session of its own."""
+        """A table as the upstream has it now; called by the framing thread, so on its own session."""
         session = self._source.endpoint.connect()
         try:
             rows = query(session, _COLUMNS, (schema, table))
@@ -210,7 +210,7 @@ class MysqlLog:
             return SourceError(
                 "source.slot_busy",
                 f"another replica reads the upstream's log as server {self._source.server_id}",
-                "Give the connection a server.id of its own.",
+                "Give the connection its own server.id.",
                 Retry.AUTO,
             )
         if refused.number == _DUMP_FAILED or refused.number in _NO_GTID:

@@ -14,13 +14,13 @@ OPTIONS = connection(
     Option(
         "server.id",
         whole(1, 2**32 - 1),
-        "Number under which the log is read; no replica may have it. By default one is made from the name.",
+        "Number under which the log is read; no replica may use it. By default it is derived from the name.",
     ),
     Option("tinyint1", one_of("bool", "int"), "What `tinyint(1)` becomes: `bool` or `int`.", "bool"),
     Option(
         "cascade.waived",
         boolean,
-        "`true`: tables may be followed though foreign keys change their rows without a trace in the log.",
+        "`true`: tables may be followed even if foreign keys change their rows without a trace in the log.",
         "false",
     ),
 )

@@ -1,4 +1,4 @@
-"""The way to MySQL as a value that travels to tasks."""
+"""How to reach MySQL, as a value that travels to tasks."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from headwater.source.spans import Extent, Hooks, KeyWalk, OnWait, Scan, ScanTab
 
 @dataclass(frozen=True, slots=True)
 class MysqlReach:
-    """An upstream MySQL or MariaDB to read tables from; see `source.scan.Reach`."""
+    """An upstream MySQL or MariaDB to read tables from; see `source.spans.Reach`."""
 
     endpoint: Endpoint
     shift: int = 0  # of the positions of cuts
-    may_lock: bool = False  # every commit, for a moment, where MySQL never stands still for a cut
+    may_lock: bool = False  # every commit, briefly, if MySQL never stands still for a cut
 
     def open_scan(self, table: ScanTable, *, lock_timeout_s: float, batch_bytes: int, hooks: Hooks) -> Scan:
         return MysqlScan(self.endpoint, table, lock_timeout_s=lock_timeout_s, batch_bytes=batch_bytes, hooks=hooks)

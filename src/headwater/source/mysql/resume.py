@@ -1,4 +1,4 @@
-"""Whether the upstream still holds everything after our position: asked at every connect, answered or refused."""
+"""Checks at every connect that the upstream still has everything after our position, or raises."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from headwater.source.mysql.client.session import Endpoint, Session
 from headwater.source.mysql.server import ServerFacts, describe_server, log_files, no_log
 
 START_OVER = "Resync: DROP CONNECTION … CASCADE, then run its CREATE statements again."
-MARK_BYTES = 16 << 10  # of a file are compared: its first transactions have times and numbers of their own
+MARK_BYTES = 16 << 10  # how much of a file is compared: its first transactions have unique times and numbers
 
 
 @dataclass(frozen=True, slots=True)
 class Resumption:
-    """Who answers, where its log begins for us, and a place in its binlog (for file names and the shift)."""
+    """The server that answers, where its log begins for us, and a place in its binlog (for names and shift)."""
 
     standing: Standing
     start: Start
@@ -30,7 +30,7 @@ class Resumption:
 
 
 def check(endpoint: Endpoint, session: Session, position: Position, identity: dict[str, str]) -> Resumption:
-    """Who answers, once it is certain that a dump after `position` leaves no gap."""
+    """The server that answers, after checking that a dump after `position` leaves no gap."""
     facts = describe_server(session)
     if not facts.log_bin:
         raise no_log()
@@ -39,12 +39,12 @@ def check(endpoint: Endpoint, session: Session, position: Position, identity: di
         raise no_log()
     first = Position.of(files[0][0], FILE_HEAD)
     same = identity.get("server", facts.server) == facts.server
-    # the numbers of another server's files go on behind the last one that we have seen
+    # another server's file numbers continue after the last one that we have seen
     shift = int(identity.get("shift", "0")) if same else (position.number >> OFFSET_BITS) + 1 - first.file
     ours = gtid.parse(position.gtids)
     new = {**identity, **facts.identity, "shift": str(shift)}
     if not same or position.shift != shift or (shift and ours is not None):
-        start = _behind_transactions(session, facts, position, ours)
+        start = _by_transactions(session, facts, position, ours)
         for key in ("file", "file_mark"):
             new.pop(key, None)
     else:
@@ -60,10 +60,10 @@ def check(endpoint: Endpoint, session: Session, position: Position, identity: di
 
 
 def _check_reset(endpoint: Endpoint, identity: dict[str, str], files: list[tuple[str, int]]) -> None:
-    """A file that we have read and that is still there must begin as it did: names are used again."""
+    """Raises unless a file that we have read and that still exists begins as it did: names are reused."""
     name, mark = identity.get("file", ""), identity.get("file_mark", "")
     if mark and name in dict(files) and file_mark(endpoint, name, int(mark.split(":")[0])) != mark:
-        raise reset(f"its file {name} is not the one that we have read")
+        raise reset(f"its file {name} is not the one that we read")
 
 
 def _check_files(position: Position, files: list[tuple[str, int]]) -> None:
@@ -74,12 +74,12 @@ def _check_files(position: Position, files: list[tuple[str, int]]) -> None:
         return
     numbers = [Position.of(name, 0).file for name in sizes]
     if min(numbers) > position.file:
-        raise purged(f"{position.name} is gone, {files[0][0]} is the oldest that is left")
+        raise purged(f"{position.name} is gone, {files[0][0]} is the oldest one left")
     raise reset(f"it has no file {position.name}")
 
 
-def _behind_transactions(session: Session, facts: ServerFacts, position: Position, ours: Gtids | None) -> Start:
-    """Another server than the one whose files our position names: only the transactions' numbers lead on."""
+def _by_transactions(session: Session, facts: ServerFacts, position: Position, ours: Gtids | None) -> Start:
+    """The start on another server than the one whose files our position names: only transaction numbers can be used."""
     if ours is None:
         raise replaced("without GTIDs our place in its log cannot be found")
     if isinstance(ours, MariaGtids) != facts.is_mariadb:
@@ -100,34 +100,35 @@ def _check_executed(session: Session, ours: Gtids, otherwise: SourceError) -> No
         if any(has.get((domain, server), -1) < number for domain, (server, number) in ours.last.items()):
             raise otherwise
         return
-    ((owned,),) = query(session, "SELECT @@global.gtid_owned")  # before the executed ones: nothing falls between
+    # read before the executed ones, so that nothing falls between
+    ((owned,),) = query(session, "SELECT @@global.gtid_owned")
     ((executed,),) = query(session, "SELECT @@global.gtid_executed")
     if not ours.within(MysqlGtids.parse(executed).union(parse_owned(owned))):
         raise otherwise
 
 
 def parse_owned(text: str) -> MysqlGtids:
-    """The transactions that are on their way: `uuid[:tag]:number#session:…`."""
+    """The transactions in progress: `uuid[:tag]:number#session:…`."""
     return MysqlGtids.parse(re.sub(r"#\d+", "", text))
 
 
 def replaced(why: str) -> SourceError:
-    """Another server."""
-    return SourceError("source.replaced", f"another server answers under this address: {why}", START_OVER)
+    """The error for another server."""
+    return SourceError("source.replaced", f"another server answers at this address: {why}", START_OVER)
 
 
 def reset(why: str) -> SourceError:
-    """The same server with another log."""
+    """The error for the same server with another log."""
     return SourceError("source.slot_lost", f"the upstream's binlog was reset: {why}", START_OVER)
 
 
 def unreadable(why: str) -> SourceError:
-    """A log that the server itself cannot send from our position on."""
+    """The error for a log that the server itself cannot send from our position on."""
     return SourceError("source.slot_lost", f"the upstream cannot send its binlog after our position: {why}", START_OVER)
 
 
 def purged(why: str) -> SourceError:
-    """A log that begins after our position."""
+    """The error for a log that begins after our position."""
     return SourceError(
         "source.slot_lost",
         f"the upstream has purged binlogs that we have not read: {why}",

@@ -1,4 +1,4 @@
-"""What the upstream server is now: its kind and version, its life, its log and what the log leaves out."""
+"""The upstream server as it is now: its kind and version, its life, its log and what the log leaves out."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from headwater.source.mysql.client.session import Session, is_mariadb
 STATUS_RENAMED = (8, 2, 0)  # MySQL's SHOW MASTER STATUS became SHOW BINARY LOG STATUS
 DAY_S = 86400
 
-# Under the names of both kinds; a server has those that it knows.
+# Under the names of both kinds; a server has only the ones it knows.
 VARIABLES = (
     *("server_id", "server_uuid", "server_uid", "hostname", "port", "datadir", "lower_case_table_names"),
     *("log_bin", "log_bin_basename", "binlog_format", "binlog_row_image", "binlog_row_metadata"),
@@ -23,7 +23,7 @@ VARIABLES = (
     *("innodb_native_foreign_keys", "performance_schema"),
 )
 
-# Both terms are taken at the statement's start, so that their difference is the server's start, to the second.
+# Both terms are evaluated at the statement's start, so their difference is the server's start, to the second.
 STARTED = """
 SELECT VERSION(), CURRENT_USER(), CAST(UNIX_TIMESTAMP() - VARIABLE_VALUE AS SIGNED)
 FROM {schema}.global_status WHERE VARIABLE_NAME = 'Uptime'
@@ -32,11 +32,11 @@ FROM {schema}.global_status WHERE VARIABLE_NAME = 'Uptime'
 
 @dataclass(frozen=True, slots=True)
 class ServerFacts:
-    """The upstream server as it is now. `expire_s` is None when it never removes its binlogs by itself."""
+    """The upstream server as it is now. `expire_s` is None if it never removes its binlogs automatically."""
 
     flavour: str  # mysql | mariadb
     version: tuple[int, int, int]
-    server: str  # what tells it from any other server
+    server: str  # what distinguishes it from any other server
     started: int  # seconds since 1970
     user: str
     server_id: int
@@ -49,7 +49,7 @@ class ServerFacts:
     expire_s: int | None
     log_space_bytes: int | None
     logs_replicated: bool
-    replicates: bool  # MariaDB: has replicated by GTID once; MySQL does not say it here
+    replicates: bool  # MariaDB: has replicated by GTID once; MySQL does not say so here
     cascades_logged: bool
     lower_case_names: int
 
@@ -63,18 +63,18 @@ class ServerFacts:
 
     @property
     def identity(self) -> dict[str, str]:
-        """What makes the server itself; another value under the same address is another server."""
+        """What identifies the server; another value at the same address is another server."""
         return {"flavour": self.flavour, "server": self.server}
 
     @property
     def life(self) -> str:
-        """Changes whenever the server may have lost unflushed commits: a start of its process, another server."""
+        """Changes whenever the server may have lost unflushed commits: a restart, another server."""
         return f"{self.server}/{self.started}"
 
 
 @dataclass(frozen=True, slots=True)
 class LogStatus:
-    """Where the binlog ends, the transactions that MySQL had made visible then, and what it is told to log or not."""
+    """Where the binlog ends, the transactions that MySQL had made visible then, and which databases it logs or not."""
 
     file: str
     offset: int
@@ -83,7 +83,7 @@ class LogStatus:
     ignored: frozenset[str]
 
     def hides(self, database: str) -> bool:
-        """Whether changes to the database's tables are kept out of the log."""
+        """Whether changes to the database's tables are not logged."""
         return (bool(self.only) and database not in self.only) or database in self.ignored
 
 
@@ -117,14 +117,14 @@ def describe_server(session: Session) -> ServerFacts:
 
 
 def expect_server(session: Session, identity: Mapping[str, str]) -> str:
-    """The server's life, once it is certain that it is the one that meta knows; an empty identity knows none."""
+    """The server's life, after checking that it is the server that meta knows; an empty identity knows none."""
     server = describe_server(session)
     known = identity.get("server", "")
     if known and known != server.server:
         raise SourceError(
             "source.replaced",
             f"another server answers at {place_of(session)} than before",
-            "Point the connection at the server that it began with, or RESYNC its tables.",
+            "Point the connection at its original server, or RESYNC its tables.",
         )
     return server.life
 
@@ -146,7 +146,7 @@ def log_status(session: Session) -> LogStatus:
 
 
 def log_files(session: Session) -> list[tuple[str, int]]:
-    """The binlog's files that the server still has, oldest first, with their sizes."""
+    """The binlog files that the server still has, oldest first, with their sizes."""
     return [(r["log_name"], int(r["file_size"])) for r in records(session, "SHOW BINARY LOGS")]
 
 
@@ -160,16 +160,19 @@ def no_log() -> SourceError:
 
 
 def parse_version(text: str) -> tuple[int, int, int]:
-    """The version's three numbers; MariaDB's handshake has put 5.5.5 before its own."""
+    """The version's three numbers; MariaDB's handshake puts 5.5.5 before its own."""
     m = re.match(r"(?:5\.5\.5-)?(\d+)\.(\d+)\.(\d+)", text)
     if m is None:
-        raise SourceError("source.version", f"the upstream says that its version is {text!r}", "Use MySQL or MariaDB.")
+        raise SourceError("source.version", f"the upstream reports version {text!r}", "Use MySQL or MariaDB.")
     return int(m[1]), int(m[2]), int(m[3])
 
 
 def _server(found: Mapping[str, str]) -> str:
-    """MySQL's server_uuid. MariaDB has none: a hash of the machine, the place of its data and its numbers, which no two
-    servers share and which a restart keeps. One that moves to another machine counts as another server."""
+    """The server's identity.
+
+    For MySQL its server_uuid. MariaDB has none: a hash of the machine, the location of its data and its numbers, which
+    no two servers share and which survives a restart. One that moves to another machine counts as another server.
+    """
     if found.get("server_uuid"):
         return found["server_uuid"]
     parts = (found.get(name, "") for name in ("server_uid", "hostname", "port", "datadir", "server_id"))

@@ -1,4 +1,4 @@
-"""MySQL and MariaDB as the engine sees them, put together from this folder's parts: definitions, Begin, positions."""
+"""MySQL and MariaDB as the engine sees them, assembled from this folder's parts: definitions, Begin, positions."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from headwater.source.upstream import FoundTable, LogEnd, Look, Prepared, Verdic
 
 
 class MysqlUpstream:
-    """An upstream MySQL or MariaDB. Each call opens a short session of its own.
+    """An upstream MySQL or MariaDB. Each call opens its own short session.
 
-    The identity's `shift` is what a failover added to the numbers of binlog files.
+    The identity's `shift` is what failovers have added to the numbers of binlog files.
     """
 
     OPTIONS: ClassVar[tuple[Option, ...]] = OPTIONS
@@ -43,12 +43,12 @@ class MysqlUpstream:
 
     @staticmethod
     def default_options(connection: str) -> dict[str, str]:
-        """A number for the log's reader that no replica has."""
+        """A number for the log's reader that no replica uses."""
         return {"server.id": default_server_id(connection)}
 
     @staticmethod
     def source(options: Mapping[str, str], password: str) -> Source:
-        from headwater.source.mysql.log import MysqlSource  # its kernels are the capture's alone
+        from headwater.source.mysql.log import MysqlSource  # only the capture needs its kernels
 
         return MysqlSource.of(options, password)
 
@@ -77,10 +77,10 @@ class MysqlUpstream:
         return str(Low.of_ticket(ticket).position)
 
     def withdraw(self, schema: str, table: str) -> None:
-        """Nothing: the binlog holds every table, and the capture drops what nobody follows."""
+        """Does nothing: the binlog holds every table, and the capture drops what nobody follows."""
 
     def remove(self) -> None:
-        """Nothing: the server keeps nothing for us."""
+        """Does nothing: the server keeps nothing for us."""
 
     def position(self) -> str:
         with self.endpoint.connect() as session:
@@ -111,7 +111,7 @@ class MysqlUpstream:
 
     @staticmethod
     def reads_position(text: str) -> bool:
-        """Whether the text is a position of a binlog."""
+        """Whether the text is a binlog position."""
         try:
             Position.parse(text)
         except DataError:
@@ -120,7 +120,7 @@ class MysqlUpstream:
 
     @staticmethod
     def origin(commit: int, txn: int) -> dict[str, Any]:
-        # the place where the transaction begins, as Debezium has it; what the changelog does not keep is NULL
+        # where the transaction begins, as in Debezium; what the changelog does not store is NULL
         return {
             "connector": "mysql",
             "server_id": None,

@@ -1,4 +1,4 @@
-"""A PostgreSQL session that answers in Arrow: ADBC below its DB-API, which would load pandas into every worker."""
+"""A PostgreSQL session that returns Arrow: ADBC below its DB-API, which would load pandas into every worker."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from headwater.source.postgres.session import Endpoint
 
 @lru_cache(maxsize=32)
 def _database(uri: str) -> Any:
-    """The driver's knowledge of a database: no session, but the whole catalog of types, which takes 50 ms to read.
+    """The driver's knowledge of a database: no session, but the whole type catalog, which takes 50 ms to read.
 
-    Only built-in types reach the driver (others are selected as text), so it never ages.
+    Only built-in types reach the driver (others are selected as text), so it never goes stale.
     """
     return adbc_driver_postgresql.connect(uri)
 
 
 class ArrowSession:
-    """An autocommit session with the fixed settings; one statement at a time. Refusals come as our own errors."""
+    """An autocommit session with the fixed settings; one statement at a time. Failures are raised as our own errors."""
 
     def __init__(self, endpoint: Endpoint) -> None:
         self.endpoint = endpoint
-        self._parts: list[Any] = []  # what must be closed, in the order in which it was opened
+        self._parts: list[Any] = []  # what must be closed, in opening order
         self._stream: pa.RecordBatchReader | None = None
         try:
             connection = adbc_driver_manager.AdbcConnection(_database(endpoint.uri()))
@@ -42,7 +42,7 @@ class ArrowSession:
             raise translate(endpoint, e) from e
 
     def execute(self, statement: str) -> None:
-        """Runs a statement that gives no rows."""
+        """Runs a statement that returns no rows."""
         try:
             self._statement.set_sql_query(statement)
             self._statement.execute_update()
@@ -69,7 +69,7 @@ class ArrowSession:
             yield batch
 
     def stop(self) -> None:
-        """Ends a stream early; the transaction is aborted, the session goes on."""
+        """Ends a stream early; the transaction is aborted, the session stays usable."""
         try:
             self._statement.cancel()
             if self._stream is not None:
@@ -79,12 +79,12 @@ class ArrowSession:
             raise translate(self.endpoint, e) from e
 
     def close(self) -> None:
-        """Ends the session, and with it a transaction and an unread stream, also when the upstream is gone."""
+        """Closes the session with any transaction and unread stream, even if the upstream is gone."""
         if self._stream is not None:
             self._stream.close()
             self._stream = None
         while self._parts:
-            with suppress(adbc_driver_manager.Error):  # nothing is left to be lost: the session ends either way
+            with suppress(adbc_driver_manager.Error):  # nothing can be lost any more: the session ends either way
                 self._parts.pop().close()
 
     def _run(self, statement: str) -> pa.RecordBatchReader:

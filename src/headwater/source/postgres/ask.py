@@ -1,4 +1,4 @@
-"""Questions to the catalog: a statement in, rows out, refusals as our own errors."""
+"""Catalog queries: a statement in, rows out, failures as our own errors."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ Session = psycopg.Connection[tuple[Any, ...]]
 
 
 def qualified(schema: str, name: str) -> str:
-    """A table's name as it can stand in a statement."""
+    """A table's name, quoted for use in a statement."""
     return f"{quote_identifier(schema)}.{quote_identifier(name)}"
 
 
 def query(
     session: Session, statement: str, parameters: Sequence[Any] | Mapping[str, Any] = ()
 ) -> list[tuple[Any, ...]]:
-    """The rows of a statement; a refusal comes as SourceError."""
+    """The rows of a statement; failures are raised as SourceError."""
     try:
         cursor = session.execute(statement, parameters or None)
         return cursor.fetchall() if cursor.description else []
@@ -31,7 +31,7 @@ def query(
 
 
 @contextmanager
-def impatient(session: Session) -> Iterator[None]:
+def with_lock_timeout(session: Session) -> Iterator[None]:
     """A transaction that does not queue for long behind the upstream's own locks, nor makes others queue behind it."""
     with session.transaction():
         session.execute(f"SET LOCAL lock_timeout = {int(LOCK_TIMEOUT_S * 1000)}")
@@ -39,7 +39,7 @@ def impatient(session: Session) -> Iterator[None]:
 
 
 def endpoint_of(session: Session) -> Endpoint:
-    """Where a session leads, for messages; a broken session no longer knows."""
+    """Where a session is connected to, for messages; a broken session no longer knows."""
     try:
         i = session.info
         return Endpoint(host=i.host or i.hostaddr, port=i.port, user=i.user, database=i.dbname)

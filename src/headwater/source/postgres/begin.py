@@ -1,7 +1,7 @@
-"""Begin: the wait that puts every change to a newly published table into the log or into its first scan.
+"""Begin: the wait that gets every change to a newly published table into the log or into its first scan.
 
-Publishing a table does not publish what a transaction did before it and commits after it. So take a transaction id once
-the table is published and wait until every transaction up to it has ended, prepared ones included; plan only then.
+Publishing a table does not publish what a transaction did before and commits afterwards. So get a transaction id once
+the table is published, wait until every transaction up to it has ended, including prepared ones, and only then plan.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ from dataclasses import dataclass
 
 from headwater.source.postgres.ask import Session, query
 
-# Before these a walsender could keep believing that a table is not published (major version → first mended release).
+# In older releases a walsender could keep treating a table as unpublished (major version → first fixed release).
 MENDED = {14: 140018, 15: 150013, 16: 160009, 17: 170005}
 
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """A transaction that is waited for, without what it does. `name` is a process id, or a prepared one's name."""
+    """A transaction being waited for, without its contents. `name` is a process id, or a prepared one's name."""
 
-    kind: str  # session | prepared | hidden (the user may not see whose it is)
+    kind: str  # session | prepared | hidden (this user may not see whose it is)
     name: str
     user: str
     database: str
@@ -32,24 +32,24 @@ class Waiting:
         if self.kind == "prepared":
             return f"prepared transaction {self.name} of {self.user} in {self.database}, {self.age_s:.0f} s old"
         program = f" ({self.application})" if self.application else ""
-        since = f", {self.state}, {self.age_s:.0f} s old" if self.state else ""  # empty: not shown to this user
+        since = f", {self.state}, {self.age_s:.0f} s old" if self.state else ""  # empty: not visible to this user
         return f"process {self.name} of {self.user}{program} in {self.database}{since}"
 
 
 def begin_xid(session: Session) -> int:
-    """A transaction id of its own, newer than everything that was ever done before; wait for it with `older_than`."""
+    """A new transaction id, newer than everything done before; wait for it with `older_than`."""
     return int(query(session, "SELECT pg_current_xact_id()::text")[0][0])
 
 
 def next_xid(session: Session) -> int:
-    """The next 64-bit transaction id, without using one."""
+    """The next 64-bit transaction id, without consuming one."""
     return int(query(session, "SELECT pg_snapshot_xmax(pg_current_snapshot())::text")[0][0])
 
 
 def older_than(session: Session, xid: int) -> list[Waiting]:
     """The transactions up to `xid` that still run; empty means that the wait is over.
 
-    The verdict is the snapshot's xmin alone (a running transaction above its xmax is in no list); names are for show.
+    Only the snapshot's xmin decides (a running transaction above its xmax is in no list); names are for display.
     """
     xmin = int(query(session, "SELECT pg_snapshot_xmin(pg_current_snapshot())::text")[0][0])
     if xmin > xid:
@@ -58,7 +58,7 @@ def older_than(session: Session, xid: int) -> list[Waiting]:
 
 
 def needs_second_alter(version_num: int) -> bool:
-    """Whether the publication must be touched once more after the wait, because of a fault of old releases."""
+    """Whether the publication must be altered once more after the wait, because of a bug in old releases."""
     return version_num < MENDED.get(version_num // 10000, 0)
 
 

@@ -1,4 +1,4 @@
-"""What the upstream has: its tables, their columns as the log names them, keys, partitions and who may read them."""
+"""The upstream's tables: columns as the log names them, keys, partitions and read privileges."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["Leaf", "ServerFacts", "UpstreamColumn", "UpstreamTable", "describe_s
 
 @dataclass(frozen=True, slots=True)
 class UpstreamColumn:
-    """A column of an upstream table. `generated` is '' for an ordinary one, else 's' (stored) or 'v' (virtual)."""
+    """A column of an upstream table. `generated` is '' for an ordinary one, 's' for stored, 'v' for virtual."""
 
     name: str
     type: UpstreamType
@@ -27,7 +27,7 @@ class UpstreamColumn:
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """A partition that holds rows (or would: foreign and unlogged ones are leaves too)."""
+    """A partition that holds rows (or could: foreign and unlogged ones are leaves too)."""
 
     oid: int
     schema: str
@@ -49,22 +49,22 @@ class UpstreamTable:
     oid: int
     schema: str
     name: str
-    kind: str  # relkind: r plain, p partitioned; also v, m, f … for what cannot be followed
+    kind: str  # relkind: r plain, p partitioned; also v, m, f … for those that cannot be followed
     persistence: str
     owner: str
     columns: tuple[UpstreamColumn, ...]
     key: tuple[str, ...]  # in key order
     key_deferrable: bool
     identity: str  # replica identity: d default, n nothing, f full, i index
-    identity_columns: tuple[str, ...]  # of the index that it names: the key for d
+    identity_columns: tuple[str, ...]  # of the index that it uses: the key for d
     leaves: tuple[Leaf, ...]
-    partition_of: tuple[str, str] | None  # schema and name of the topmost table that it is a partition of
-    row_security: bool  # hides rows from this very user
+    partition_of: tuple[str, str] | None  # schema and name of the root table that it is a partition of
+    row_security: bool  # hides rows from this user
     children: int  # inheritance children, not partitions
     usable_schema: bool
     selectable: bool
     bytes: int
-    rows_estimate: int  # -1: never analysed
+    rows_estimate: int  # -1: never analyzed
 
     @property
     def qualified(self) -> str:
@@ -107,7 +107,7 @@ WHERE a.attrelid = %s AND a.attnum > 0 AND NOT a.attisdropped
 ORDER BY a.attnum
 """
 
-# INCLUDE columns follow the key columns in indkey; they are no part of the key.
+# INCLUDE columns follow the key columns in indkey; they are not part of the key.
 INDEXES = """
 SELECT i.indrelid::bigint, i.indisprimary, i.indisreplident, NOT i.indimmediate,
        array(SELECT a.attname::text FROM unnest(i.indkey::int2[]) WITH ORDINALITY k(attnum, place)
@@ -132,7 +132,7 @@ FROM pg_class c WHERE c.oid = ANY(%s::oid[])
 
 
 def describe_table(session: Session, schema: str, name: str) -> UpstreamTable:
-    """The upstream table under exactly this name; `table.missing` with the nearest names if there is none."""
+    """The upstream table with exactly this name; `table.missing` with the nearest names if there is none."""
     rows = query(session, TABLE, (schema, name))
     if not rows:
         raise _missing(session, schema, name)

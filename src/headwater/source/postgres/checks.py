@@ -1,4 +1,4 @@
-"""What must hold before a connection or a table is defined: each refusal names its way out, nothing is altered."""
+"""Requirements for defining a connection or a table: each error has a hint, and nothing is changed."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from headwater.source.postgres.session import Endpoint, quote_identifier, quote_
 from headwater.source.refusals import no_column, other_key, unstorable
 
 OLDEST_VERSION = 140000
-CAPTURE_NAME = "headwater capture"  # how our walsender calls itself
+CAPTURE_NAME = "headwater capture"  # our walsender's application name
 NOT_TABLES = {"v": "a view", "m": "a materialized view", "f": "a foreign table", "S": "a sequence", "c": "a type"}
 
 
 @dataclass(frozen=True, slots=True)
 class CheckedTable:
-    """An upstream table that can be followed: the chosen columns, the key, and what the user should know."""
+    """An upstream table that can be followed: the chosen columns, the key, and notices for the user."""
 
     table: UpstreamTable
     columns: tuple[UpstreamColumn, ...]
@@ -34,14 +34,14 @@ class CheckedTable:
 
 @dataclass(frozen=True, slots=True)
 class CheckedConnection:
-    """An upstream that can be captured, and what the user should know about it."""
+    """An upstream that can be captured, and notices for the user."""
 
     server: ServerFacts
     notices: tuple[str, ...]
 
 
 def check_connection(endpoint: Endpoint, *, slot: str = "") -> CheckedConnection:
-    """The server, once it is certain that a capture could run on it; `slot` is the slot that it would use."""
+    """The server, after checking that a capture can run on it; `slot` is the slot it would use."""
     with endpoint.connect() as session:
         server = describe_server(session)
         slot_exists = bool(query(session, "SELECT 1 FROM pg_replication_slots WHERE slot_name = %s", (slot,)))
@@ -54,7 +54,7 @@ def check_connection(endpoint: Endpoint, *, slot: str = "") -> CheckedConnection
 
 
 def check_server(server: ServerFacts, *, slot_exists: bool = False) -> None:
-    """Version, role and log of the server suffice."""
+    """Raises unless the server's version, role and log suffice."""
     if server.version_num < OLDEST_VERSION:
         raise SourceError(
             "source.version",
@@ -64,7 +64,7 @@ def check_server(server: ServerFacts, *, slot_exists: bool = False) -> None:
     if server.in_recovery:
         raise SourceError(
             "source.standby",
-            "the upstream is a standby; what its snapshots see cannot be told from what is still running",
+            "the upstream is a standby; its snapshots show running transactions as finished",
             "Point hostname and port of the connection at the primary server.",
         )
     if server.wal_level != "logical":
@@ -79,17 +79,17 @@ def check_server(server: ServerFacts, *, slot_exists: bool = False) -> None:
 
 def no_free_slot(server: ServerFacts, unused: str | None) -> SourceError:
     """The error for a server whose replication slots are all taken; `unused` is one that nobody reads."""
-    drop = f" or, if nobody needs it: SELECT pg_drop_replication_slot({quote_literal(unused)});" if unused else ""
+    drop = f" or, if it is not needed: SELECT pg_drop_replication_slot({quote_literal(unused)});" if unused else ""
     return SourceError(
         "source.no_free_slot",
-        f"all {server.slots} replication slots of the upstream are taken",
+        f"all {server.slots} replication slots of the upstream are in use",
         f"Run as a superuser: ALTER SYSTEM SET max_replication_slots = {server.slots + 10}; and restart the upstream,"
         f"{drop}".rstrip(","),
     )
 
 
 def _check_walsender(endpoint: Endpoint, server: ServerFacts) -> None:
-    """A replication connection really opens: only that proves the privilege (some services grant it by a role)."""
+    """Opens a replication connection: only that proves the privilege (some services grant it through a role)."""
     try:
         endpoint.connect(replication=True).close()
     except SourceError as e:
@@ -110,11 +110,11 @@ def _lacks_replication(error: psycopg.Error) -> bool:
 
 
 def notices_of(server: ServerFacts) -> tuple[str, ...]:
-    """What may surprise on this server though everything works."""
+    """Facts about this server that work but may surprise."""
     if not re.search(rf'(^|[\s,(])"?(\*|{CAPTURE_NAME})"?($|[\s,)])', server.synchronous_standby_names):
         return ()
     return (
-        "synchronous_standby_names of the upstream matches Headwater's reader, so that commits there wait for it; "
+        "synchronous_standby_names of the upstream matches Headwater's reader, so commits there wait for it; "
         f"name the standbys instead of '*' (it calls itself '{CAPTURE_NAME}')",
     )
 
@@ -128,10 +128,10 @@ def check_table(
     key: Sequence[str] = (),
     generated_in_log: bool = False,
 ) -> CheckedTable:
-    """The upstream table, once it is certain that it can be followed.
+    """The upstream table, after checking that it can be followed.
 
-    `columns` are the declared ones (None: all), `key` the declared key (empty: the upstream's). `generated_in_log` says
-    that the publication carries stored generated columns. Types are for the caller to judge.
+    `columns` are the declared ones (None: all), `key` the declared key (empty: the upstream's). `generated_in_log`
+    means that the publication carries stored generated columns. The caller judges types.
     """
     table = describe_table(session, schema, name)
     user = session.info.user
@@ -143,7 +143,7 @@ def check_table(
     _check_names(table, chosen)
     _check_declared_key(table, chosen, key)
     if table.children:
-        notices = (*notices, f"{table.qualified} has inheritance children; their rows are not part of it here")
+        notices = (*notices, f"{table.qualified} has inheritance children; their rows are not included")
     return CheckedTable(table, chosen, table.key, notices)
 
 
@@ -152,7 +152,7 @@ def _check_kind(table: UpstreamTable) -> None:
         what = NOT_TABLES.get(table.kind, "not a table")
         raise DefinitionError(
             "table.not_plain",
-            f"{table.qualified} is {what}; it leaves no trace in the upstream's log",
+            f"{table.qualified} is {what}; its changes are not in the upstream's log",
             "Name the tables that it reads instead.",
         )
     if table.partition_of:
@@ -169,7 +169,7 @@ def _check_kind(table: UpstreamTable) -> None:
             raise DefinitionError(
                 "table.not_plain",
                 f"the partition {leaf.qualified} of {table.qualified} is a foreign table",
-                f"Take it out upstream: ALTER TABLE {table.qualified} DETACH PARTITION {leaf.qualified};",
+                f"Detach it upstream: ALTER TABLE {table.qualified} DETACH PARTITION {leaf.qualified};",
             )
         if leaf.persistence != "p":
             raise _unlogged(leaf.qualified, leaf.persistence)
@@ -214,27 +214,27 @@ def _check_key(table: UpstreamTable) -> None:
     if table.key_deferrable:
         raise DefinitionError(
             "table.deferrable_key",
-            f"the primary key of {table.qualified} is deferrable, so that its log cannot name the changed rows",
+            f"the primary key of {table.qualified} is deferrable, so the log cannot identify the changed rows",
             "Make the primary key NOT DEFERRABLE upstream: drop the constraint and add it again.",
         )
 
 
 def check_identity(table: UpstreamTable) -> None:
-    """The log names changed rows by exactly the key (or in full), in the table and in each partition.
+    """Raises unless the log identifies changed rows by exactly the key (or in full), in the table and each partition.
 
     Must hold before the table is published: an UPDATE of a published table without an identity fails in the upstream's
     own applications.
     """
-    # the log describes a partitioned table by its root, and writes rows as each partition says
+    # the log describes a partitioned table by its root, but writes rows according to each partition's identity
     holders = [(table.qualified, table.identity, table.identity_columns)]
     holders += [(leaf.qualified, leaf.identity, leaf.identity_columns) for leaf in table.leaves]
     for name, identity, columns in holders:
         if identity == "f" or (identity in ("d", "i") and set(columns) == set(table.key)):
             continue
         why = {
-            "n": "is NOTHING: the log would not name the changed rows, and UPDATE would fail upstream",
+            "n": "is NOTHING: the log would not identify the changed rows, and UPDATE would fail upstream",
             "i": f"is an index on ({', '.join(columns)}), the key is ({', '.join(table.key)})",
-        }.get(identity, "has no primary key to rest on")
+        }.get(identity, "has no primary key to use")
         raise DefinitionError(
             "table.bad_identity",
             f"the replica identity of {name} {why}",
@@ -245,7 +245,7 @@ def check_identity(table: UpstreamTable) -> None:
 def choose_columns(
     table: UpstreamTable, declared: Sequence[str] | None, *, generated_in_log: bool
 ) -> tuple[tuple[UpstreamColumn, ...], tuple[str, ...]]:
-    """The columns to follow, in declared order, and notices about those that the log does not carry."""
+    """The columns to follow, in declared order, and notices about those missing from the log."""
     chosen = list(table.columns) if declared is None else [find_column(table, d) for d in declared]
     absent = [c for c in chosen if c.generated == "v" or (c.generated == "s" and not generated_in_log)]
     for column in absent:
@@ -258,15 +258,15 @@ def choose_columns(
         if declared is not None:
             raise DefinitionError(
                 "table.column_missing",
-                f"column {column.name} of {table.qualified} is generated; the upstream's log does not carry it",
+                f"column {column.name} of {table.qualified} is generated and not in the upstream's log",
                 f"Leave {column.name} out of the column list and compute it in the query.",
             )
-    notices = tuple(f"column {c.name} is generated upstream and not in its log; it is left out" for c in absent)
+    notices = tuple(f"column {c.name} is generated and not in the upstream's log; it is left out" for c in absent)
     return tuple(c for c in chosen if c not in absent), notices
 
 
 def find_column(table: UpstreamTable, declared: str) -> UpstreamColumn:
-    """The column of this name; case decides only between columns that differ in nothing else."""
+    """The column of this name; case matters only between columns that differ in nothing else."""
     exact = table.column(declared)
     if exact:
         return exact

@@ -1,6 +1,6 @@
-"""A cut of the upstream that is also a cut of its log: the one way to compare both while everything runs.
+"""A cut of the upstream that is also a cut of its log: the only way to compare both while everything runs.
 
-Rows read in a REPEATABLE READ transaction and an LSN read beside them do not belong together (under six writers they
+Rows read in a REPEATABLE READ transaction and an LSN read next to them do not match (under six writers they
 agreed in 12 of 15 tries). A new logical slot's exported snapshot sees exactly the commits up to its consistent point.
 """
 
@@ -23,7 +23,7 @@ from headwater.source.spans import Scan, ScanTable
 
 @dataclass(frozen=True, slots=True)
 class PostgresCut:
-    """A snapshot to read under, and the position whose commits (those that end at or before it) it sees exactly."""
+    """A snapshot to read under, and the position up to which (inclusive) it sees exactly the commits."""
 
     endpoint: Endpoint
     position: str
@@ -44,9 +44,9 @@ class PostgresCut:
 
 @contextmanager
 def upstream_cut(endpoint: Endpoint, *, on_wait: OnWait = lambda waiting: None) -> Iterator[PostgresCut]:
-    """A cut that stands while the block runs. It takes a slot and a walsender of the upstream for as long.
+    """A cut that stays open while the block runs. It uses a slot and a walsender of the upstream meanwhile.
 
-    The server makes it once the transactions that run have ended; `on_wait` hears each second who they are.
+    The server creates it once the running transactions have ended; `on_wait` is told each second who they are.
     """
     name = f"headwater_check_{secrets.token_hex(6)}"
     command = f"CREATE_REPLICATION_SLOT {name} TEMPORARY LOGICAL pgoutput EXPORT_SNAPSHOT"
@@ -58,7 +58,7 @@ def upstream_cut(endpoint: Endpoint, *, on_wait: OnWait = lambda waiting: None) 
         yield PostgresCut(endpoint, position, snapshot)
 
 
-# As the snapshot knows the files, and as they are now: a TRUNCATE or rewrite in between leaves it nothing to see.
+# The files that the snapshot knows, and the current ones: after a TRUNCATE or rewrite in between it sees nothing.
 FILES = """
 WITH RECURSIVE tree(oid) AS (
   SELECT {oid}::oid
@@ -71,5 +71,5 @@ FROM tree t JOIN pg_class c ON c.oid = t.oid
 
 
 def files_unchanged(rows: Callable[[str], list[tuple[Any, ...]]], oid: int) -> bool:
-    """Whether a locked table still has the files that the transaction's snapshot knows, so that it can be read."""
+    """Whether a locked table still has the files that the transaction's snapshot knows, and so can be read."""
     return bool(rows(FILES.format(oid=oid))[0][0] == "true")

@@ -14,7 +14,7 @@ from headwater.source.postgres.read_spans import TableScan, describe, key_texts
 from headwater.source.postgres.session import Endpoint
 from headwater.source.spans import Extent, ScanTable
 
-# Of the table itself, or of all leaves of a partitioned one. `reltuples` is -1 where nobody ever counted.
+# Of the table itself, or of all leaves of a partitioned one. `reltuples` is -1 if it was never analyzed.
 SIZE = """
 SELECT coalesce(sum(pg_table_size(c.oid)), 0)::bigint,
        CASE WHEN min(c.reltuples) < 0 THEN -1 ELSE coalesce(sum(c.reltuples), -1)::bigint END
@@ -24,7 +24,7 @@ WHERE c.relkind <> 'p' AND c.oid IN (SELECT {oid}::oid UNION SELECT relid FROM p
 
 
 def read_extent(endpoint: Endpoint, table: ScanTable) -> Extent:
-    """The table's ends and size, in a REPEATABLE READ transaction of its own that is over when this returns."""
+    """The table's ends and size, read in its own REPEATABLE READ transaction, which has ended on return."""
     with TableScan(endpoint, table, lock_timeout_s=LOCK_TIMEOUT_S, batch_bytes=SCAN_BATCH_BYTES) as scan:
         at = scan.upstream
         keys = f"SELECT {', '.join(key_texts(table))} FROM {at.source} AS {ROW} ORDER BY"
@@ -44,7 +44,7 @@ def read_extent(endpoint: Endpoint, table: ScanTable) -> Extent:
 
 
 class KeyWalk:
-    """A session that walks along a table's key; every question is a short transaction of its own."""
+    """A session that walks along a table's key; every call is its own short transaction."""
 
     def __init__(self, endpoint: Endpoint, table: ScanTable) -> None:
         self._table = table
@@ -61,7 +61,7 @@ class KeyWalk:
             raise
 
     def next_bound(self, after: Bound | None, upto: Bound, rows: int) -> Bound | None:
-        """The place `rows` rows after `after` in the database's own order, if it lies before the key of `upto`."""
+        """The place `rows` rows after `after` in the database's own order, if it is before the key of `upto`."""
         at = self._upstream
         found = query(
             self._session,

@@ -1,4 +1,4 @@
-"""A table's filter as PostgreSQL reads it."""
+"""A table's filter in PostgreSQL's SQL."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from headwater.source.postgres.session import quote_identifier, quote_literal
 
 
 def filter_text(condition: Condition) -> str:
-    """The condition for a WHERE, in parentheses."""
+    """The condition for a WHERE clause, in parentheses."""
     return render(condition, lambda column, _: quote_identifier(column), _constant)
 
 

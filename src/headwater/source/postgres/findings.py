@@ -1,4 +1,4 @@
-"""What happened to a table between two looks at the catalog without a trace in the log, and what that means for it."""
+"""What happened to a table between two looks at the catalog without a trace in the log, and what that means."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from psycopg import errors as pg_errors
 
 from headwater.errors import DataError, SourceError
 from headwater.model import RelationInfo
-from headwater.source.postgres.ask import Session, impatient, query
+from headwater.source.postgres.ask import Session, query, with_lock_timeout
 from headwater.source.postgres.session import quote_literal
 from headwater.source.postgres.snapshot import Snapshot, sees
 from headwater.source.postgres.watch import EVERY_TABLE, SCHEMA
@@ -21,23 +21,23 @@ from headwater.source.upstream import Look, Verdict
 
 
 class Event(StrEnum):
-    """What a table or one of its partitions went through between two looks."""
+    """What happened to a table or one of its partitions between two looks."""
 
     GONE = "was dropped"
-    MOVED = "is not the name of the followed table any more"
+    MOVED = "is no longer the name of the followed table"
     KEY = "got another primary key"
     ADOPTED = "became a partition of another table"
     ATTACHED = "was attached with rows in it"
     DETACHED = "was detached or dropped with its rows"
     REATTACHED = "was detached and attached again"
     REWRITTEN = "was rewritten by an ALTER TABLE"
-    COMPUTED = "computes a column in another way"
+    COMPUTED = "computes a column differently"
     REPLACED = "has a column that was dropped and added again, or that got its name from another one"
     RENAMED = "has a column that was renamed"
     RETYPED = "has a column of a type whose labels or attributes were altered"
     EMPTIED = "was truncated or rewritten on its own"  # a partition's new file: TRUNCATE, VACUUM FULL or CLUSTER
-    REFILED = "got a new file"  # the table's own: TRUNCATE, which the log tells, or VACUUM FULL or CLUSTER
-    UNTOLD = "was rewritten, and may have been unlogged meanwhile"  # the same, where nothing forbids SET UNLOGGED
+    REFILED = "got a new file"  # the table's own: TRUNCATE, which is in the log, or VACUUM FULL or CLUSTER
+    UNTOLD = "was rewritten, and may have been unlogged meanwhile"  # the same, if nothing prevents SET UNLOGGED
     UNLOGGED = "became unlogged"
     IDENTITY = "got another replica identity"
     UNPUBLISHED = "was taken out of the publication, or only some of its rows or columns were left in it"
@@ -46,10 +46,10 @@ class Event(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One event and the table or partition it happened to, with the column where that says more.
+    """One event and the table or partition it happened to, with the column if that helps.
 
-    `filed`: the transactions that last wrote the catalog's rows of it and of its key's index, in 32 bits: each made the
-    file that it has now, or came later.
+    `filed`: the transactions that last wrote the catalog rows of it and of its key's index, in 32 bits: each created
+    the file that it has now, or came later.
     """
 
     event: Event
@@ -65,12 +65,12 @@ Member = dict[str, Any]
 
 
 class CatalogColumn(NamedTuple):
-    """A column as a look saw it, in the order of `watch.TREE`; `altered` and `computed` change whenever it does."""
+    """A column as seen by a look, in the order of `watch.TREE`; `altered` and `computed` change whenever it does."""
 
     number: int
     type: int
     modifier: int
-    altered: str  # the transaction that last wrote the catalog's row of it
+    altered: str  # the transaction that last wrote its catalog row
     collation: int
     computed: int | None  # the expression of a generated column
 
@@ -83,15 +83,15 @@ def _column(member: Member, name: str) -> CatalogColumn | None:
 def compare(
     session: Session, before: Look, after: Look, relation: RelationInfo, truncates: Sequence[int] = ()
 ) -> Verdict:
-    """The error that stops the relation if rows may have changed without log events; else what its user should know."""
+    """The error that stops the relation if rows may have changed without log events; otherwise notices for the user."""
     found = findings(session, before, after, relation)
-    told = _truncated(before, after, truncates)
+    excused = _truncated(before, after, truncates)
     for finding in found:
-        if finding.event is Event.REFILED or told.intersection(finding.filed):
+        if finding.event is Event.REFILED or excused.intersection(finding.filed):
             continue
         error = DataError(
             "data.rewritten",
-            f"{finding}; the log does not tell what that did to the rows",
+            f"{finding}; the log does not show what that did to the rows",
             f"RESYNC TABLE {relation.name} reads it again.",
         )
         return Verdict(error)
@@ -99,10 +99,10 @@ def compare(
 
 
 def _truncated(before: Look, after: Look, truncates: Sequence[int]) -> set[str]:
-    """The transactions that emptied the whole table between two looks, as the log tells, in the catalog's 32 bits.
+    """The transactions that, according to the log, emptied the whole table between two looks, in the catalog's 32 bits.
 
-    Each gave the table, its partitions and their indexes new files. A partition that still has one of these was not
-    emptied on its own since. A subtransaction's number is not in the log, so it excuses nothing.
+    Each gave the table, its partitions and their indexes new files. A partition that still has one of these files has
+    not been emptied on its own since. A subtransaction's number is not in the log, so it excuses nothing.
     """
     if not truncates or not before.saw or not after.saw:
         return set()
@@ -112,7 +112,7 @@ def _truncated(before: Look, after: Look, truncates: Sequence[int]) -> set[str]:
 
 
 def findings(session: Session, before: Look, after: Look, relation: RelationInfo) -> list[Finding]:
-    """What happened to a relation's table between two looks. A partition that the log tells whole is no finding."""
+    """What happened to a relation's table between two looks; not partitions whose rows are all in the log."""
     if not after.shape:
         return [Finding(Event.GONE, "the table")]
     old, new = json.loads(before.shape or "{}"), json.loads(after.shape)
@@ -123,7 +123,7 @@ def findings(session: Session, before: Look, after: Look, relation: RelationInfo
     for oid in new:
         was, now = old.get(oid), new[oid]
         if now["root"] or _holds_rows(now):
-            found += [Finding(event, now["name"]) for event in _standing(was, now, relation)]
+            found += [Finding(event, now["name"]) for event in _violations(was, now, relation)]
         if was is not None:
             found += _changed(session, was, now, relation, before)
         if now["root"]:
@@ -132,12 +132,12 @@ def findings(session: Session, before: Look, after: Look, relation: RelationInfo
 
 
 def _holds_rows(member: Member) -> bool:
-    """A partition that has partitions of its own holds none."""
+    """Whether a partition holds rows: one that has partitions of its own holds none."""
     return bool(member["kind"] != "p")
 
 
 def _came_below(oid: str, old: dict[str, Member], new: dict[str, Member]) -> bool:
-    """Whether a new partition came with a table above it that was not made as a partition, but attached."""
+    """Whether a new partition came with a table above it that was attached rather than created as a partition."""
     above = new[oid].get("above", "")
     while above in new and above not in old:
         if not new[above]["born"]:
@@ -147,7 +147,7 @@ def _came_below(oid: str, old: dict[str, Member], new: dict[str, Member]) -> boo
 
 
 def _joined(session: Session, part: Member, after: Look, below: bool) -> Iterator[Finding]:
-    """A partition that was not there before: the log has its rows if it was made as a partition, or came empty."""
+    """Findings for a new partition: the log has its rows if it was created as a partition, or attached empty."""
     try:
         if (below and not _is_empty(session, part)) or (not part["born"] and _came_with_rows(session, part, after)):
             yield Finding(Event.ATTACHED, part["name"])
@@ -160,7 +160,7 @@ def _joined(session: Session, part: Member, after: Look, below: bool) -> Iterato
 
 
 def _is_empty(session: Session, part: Member) -> bool:
-    with impatient(session):
+    with with_lock_timeout(session):
         return not _has_bytes(session, part)
 
 
@@ -168,9 +168,9 @@ def _has_bytes(session: Session, part: Member) -> bool:
     return bool(query(session, f"SELECT 1 WHERE pg_relation_size({quote_literal(part['name'])}::regclass) > 0"))
 
 
-# Rows of a table that one transaction made, filled and attached. A subtransaction has a number of its own, above that
-# of its transaction and below those given after the look, but counts commands with it: what it wrote before the ATTACH
-# stands between the first command and that one. A command's number is lost once somebody tried to delete the row.
+# Rows of a table that one transaction created, filled and attached. A subtransaction has its own number, above that of
+# its transaction and below those given after the look, but shares its command counter: what it wrote before the ATTACH
+# lies between the first command and that one. A row's command number is lost once somebody tried to delete it.
 EARLY_ROWS = """
 SELECT 1 FROM ONLY {name} r WHERE r.xmin = %(attached)s::xid
 OR age(r.xmin) < age(%(attached)s::xid) AND age(r.xmin) > age(%(seen)s::xid) AND (r.xmax <> '0'::xid OR
@@ -183,12 +183,12 @@ LIMIT 1
 def _came_with_rows(session: Session, part: Member, after: Look) -> bool:
     """Whether a table may have had rows when it was attached.
 
-    One that was made by the transaction that attached it had them if that transaction wrote some that are still there.
-    Where we may not look, it may have.
+    A table created by the attaching transaction had them if that transaction wrote some that still exist.
+    If we are not allowed to look, it may have.
     """
     name = part["name"]
     try:
-        with impatient(session):
+        with with_lock_timeout(session):
             if not _has_bytes(session, part):
                 return False
             if part["attached"] != part["made"]:
@@ -202,8 +202,8 @@ def _came_with_rows(session: Session, part: Member, after: Look) -> bool:
         raise
 
 
-def _standing(was: Member | None, now: Member, relation: RelationInfo) -> Iterator[Event]:
-    """What must not be, however it was before."""
+def _violations(was: Member | None, now: Member, relation: RelationInfo) -> Iterator[Event]:
+    """Conditions that must not hold, whatever held before."""
     if now["persistence"] != "p":
         yield Event.UNLOGGED
     whole = now["identity"] == "f" or set(now.get("identified", relation.key)) == set(relation.key)
@@ -216,7 +216,7 @@ def _standing(was: Member | None, now: Member, relation: RelationInfo) -> Iterat
 
 
 def _changed(session: Session, was: Member, now: Member, relation: RelationInfo, before: Look) -> Iterator[Finding]:
-    """What must not have become otherwise."""
+    """Changes that must not have happened."""
     name = now["name"]
     if not now["root"] and now["attached"] != was["attached"]:
         yield Finding(Event.REATTACHED, name)
@@ -245,11 +245,11 @@ SELECT 1 FROM (SELECT xmin FROM ONLY {name} LIMIT 10000) r WHERE age(r.xmin) > a
 
 
 def _stayed_logged(session: Session, was: Member, now: Member, before: Look) -> bool:
-    """Whether a table with a new file was never made unlogged meanwhile, when the log did not tell its rows.
+    """Whether a table with a new file was never unlogged meanwhile, while the log did not carry its rows.
 
-    PostgreSQL refuses SET UNLOGGED where a publication names the table. Elsewhere that, and SET LOGGED after it, writes
-    every row anew and makes another TOAST table; VACUUM FULL and CLUSTER do neither. An ALTER that rewrites the table
-    for the sake of a column leaves its number at the column.
+    PostgreSQL refuses SET UNLOGGED if a publication names the table. Otherwise that, and SET LOGGED after it, rewrites
+    every row and creates a new TOAST table; VACUUM FULL and CLUSTER do neither. An ALTER that rewrites the table
+    because of a column leaves its transaction number at the column.
     """
     if "toast" not in was or not before.saw or any(not _by_rule(way) for way in was.get("ways", [""])):
         return True
@@ -258,7 +258,7 @@ def _stayed_logged(session: Session, was: Member, now: Member, before: Look) -> 
     if any({CatalogColumn(*column).altered} == set(now["filed"]) for column in now["columns"].values()):
         return True
     oldest = str(Snapshot.parse(before.saw).xmin % 2**32)
-    with impatient(session):
+    with with_lock_timeout(session):
         return bool(query(session, OLD_ROWS.format(name=now["name"].replace("%", "%%")), (oldest,)))
 
 
@@ -277,7 +277,7 @@ def _leaves_out(was: list[Any] | None, now: list[Any] | None, kind: str) -> bool
 
 
 def _columns(was: Member, now: Member, relation: RelationInfo) -> Iterator[Finding]:
-    """What became of the followed columns. A dropped one is NULL from then on, and no finding."""
+    """What happened to the followed columns. A dropped one is NULL from then on, and no finding."""
     names = {CatalogColumn(*found).number: name for name, found in now["columns"].items()}
     for column in relation.columns:
         place, before, found = column.upstream.place, _column(was, column.name), _column(now, column.name)
@@ -285,7 +285,7 @@ def _columns(was: Member, now: Member, relation: RelationInfo) -> Iterator[Findi
             yield Finding(Event.REPLACED, now["name"], column.name)
         elif not found and place in names:
             yield Finding(Event.RENAMED, now["name"], f"{column.name} to {names[place]}")
-        elif found and before and _same_type(before, found) and _prints_otherwise(was, now, column.name):
+        elif found and before and _same_type(before, found) and _prints_differently(was, now, column.name):
             yield Finding(Event.RETYPED, now["name"], column.name)
         elif found and before:
             if before.computed != found.computed and found.computed is not None:
@@ -294,20 +294,20 @@ def _columns(was: Member, now: Member, relation: RelationInfo) -> Iterator[Findi
                 yield Finding(Event.KEY, now["name"], f"{column.name} has another collation")
 
 
-def _prints_otherwise(was: Member, now: Member, column: str) -> bool:
-    """Whether the type of a column prints older values in another way now; a new label of an enum changes none."""
+def _prints_differently(was: Member, now: Member, column: str) -> bool:
+    """Whether a column's type now prints older values differently; a new enum label does not."""
     before, after = (m.get("types", {}).get(column, {}) for m in (was, now))
     grown = any(key not in before for key in after if key.startswith("attribute"))
     return grown or any(after.get(key) != value for key, value in before.items())
 
 
 def _notices(before: Look, after: Look, relation: RelationInfo) -> Iterator[str]:
-    """Sentences on columns that came or went without harm."""
+    """Sentences about columns that were added or dropped without harm."""
     was, now = (_root(json.loads(look.shape or "{}")).get("columns", {}) for look in (before, after))
     followed = {c.name for c in relation.columns}
     for name in now:
         if was and name not in was and name not in followed:
-            yield f"column {name} was added upstream and is ignored; RESYNC TABLE takes it in"
+            yield f"column {name} was added upstream and is ignored; RESYNC TABLE adds it"
     for name in was:
         if name not in now and name in followed:
             yield f"column {name} was dropped upstream and is NULL from then on"
@@ -320,7 +320,7 @@ def _root(tree: dict[str, Member]) -> Member:
 def _rewritten(was: CatalogColumn | None, now: CatalogColumn | None) -> bool:
     """Whether a column of a table with a new file has new values: it was altered and kept its type.
 
-    Another type is judged by how the log, or the catalog, describes the column.
+    A different type is judged by how the log, or the catalog, describes the column.
     """
     return was is not None and now is not None and _same_type(was, now) and was.altered != now.altered
 

@@ -1,7 +1,7 @@
-"""Frames PostgreSQL log messages: where each row message stands, of which table and transaction. Values stay raw.
+"""Frames PostgreSQL log messages: where each row message is, its table and its transaction. Values stay raw.
 
 A message is a replication message (`w` data with a 25-byte header, `k` keepalive) around a pgoutput message, protocol
-version 1 (`B` begin, `C` commit, `R` relation, `I U D T` rows; `Y O M` are of no interest here). All numbers are
+version 1 (`B` begin, `C` commit, `R` relation, `I U D T` rows; `Y O M` are ignored here). All numbers are
 big-endian.
 """
 
@@ -25,13 +25,13 @@ _INSERT, _UPDATE, _DELETE, _TRUNCATE = int(Op.INSERT), int(Op.UPDATE), int(Op.DE
 
 
 class PostgresFraming:
-    """`source.frames.Framing` of a replication slot's messages. `next_txn` is the number that the server gives next."""
+    """`source.frames.Framing` for a replication slot's messages. `next_txn` is the server's next transaction number."""
 
     def __init__(self, next_txn: int = 0) -> None:
         self._next_txn = next_txn
 
     def begin(self, position: str, next_index: int, last_txn: int) -> FramedTo:
-        # an upstream that wrote nothing for us for 2^31 transactions still needs a reference from this half of the ring
+        # an upstream that wrote nothing for us for 2^31 transactions still needs a reference in this half of the ring
         return FramedTo(next_index, position, max(last_txn, self._next_txn - 1))
 
     def number(self, position: str) -> int:
@@ -44,12 +44,12 @@ class PostgresFraming:
         return int(_end(data, lengths, open, position, time_us))
 
     def frame(self, data: Bytes, lengths: Longs, before: FramedTo, memory: Memory) -> tuple[Frames, FramedTo]:
-        """The publication already holds the followed tables and no others: nothing is asked of the home."""
+        """Asks nothing of the home: the publication already holds exactly the followed tables."""
         return frame(data, lengths, before)
 
 
 def frame(data: Bytes, lengths: Longs, before: FramedTo) -> tuple[Frames, FramedTo]:
-    """The rows, transactions and relations of a batch, and where framing stands after it."""
+    """The rows, transactions and relations of a batch, and the state of framing after it."""
     rows, commits, relations = (int(n) for n in _count(data, lengths))
     op = np.empty(rows, np.int8)
     longs = np.empty((4, rows), np.int64)  # txn, upstream id, start, length
@@ -89,7 +89,7 @@ def frame(data: Bytes, lengths: Longs, before: FramedTo) -> tuple[Frames, Framed
 
 
 def parse_relation(message: bytes, row: int = 0) -> Relation:
-    """A relation message as a value. Rare, so plain Python."""
+    """A relation message as a value. Plain Python, because it is rare."""
     at = 5
     names = []
     for _ in range(2):
@@ -114,7 +114,7 @@ def parse_relation(message: bytes, row: int = 0) -> Relation:
 
 @kernel("int64(int64, int64)")
 def widen(xid: int, reference: int) -> int:
-    """The 64-bit transaction number that ends in the 32-bit `xid` and lies nearest to `reference`."""
+    """The 64-bit transaction number nearest to `reference` that ends in the 32-bit `xid`."""
     distance = (xid - reference) & 0xFFFFFFFF
     if distance >= 0x80000000:
         distance -= 0x100000000
@@ -140,7 +140,7 @@ def _end(data: Bytes, lengths: Longs, open: bool, position: int, time_us: int) -
     for i in range(len(lengths)):
         if data[at] == _W:
             kind = data[at + HEADER]
-            if kind == _B:  # says where and when its transaction commits
+            if kind == _B:  # has the place and time of its transaction's commit
                 committed, moment = _i64(data, at + HEADER + 1), _i64(data, at + HEADER + 9)
                 if (position > 0 and committed >= position) or (time_us > 0 and moment > time_us):
                     return i

@@ -11,13 +11,11 @@ from headwater.source import keyset
 from headwater.source.postgres.session import quote_identifier, quote_literal
 
 CATALOG = "pg_catalog"
-ROW = (
-    "scanned"  # the table's name inside a statement: a bare name after ORDER BY would mean the selected *text* of a key
-)
+ROW = "scanned"  # the table's alias: a bare name after ORDER BY would mean the selected *text* of a key
 
 # The key's columns with the schema of the operators that its index compares them with. An extension's type (citext) has
-# its own, and the fixed search_path is empty: a bare `>` would silently compare such a column as plain text.
-# A composite type is compared as a record, and the text of a record says nothing of its type: it needs a cast.
+# its own, and the fixed search_path is empty: a bare `>` would silently compare such a column as plain text. A
+# composite type is compared as a record, and a record's text does not tell its type: it needs a cast.
 KEY = """
 SELECT a.attname::text, n.nspname::text,
        CASE WHEN c.opcintype = 'record'::regtype THEN format_type(a.atttypid, -1) END
@@ -36,7 +34,7 @@ ORDER BY k.place
 
 @dataclass(frozen=True, slots=True)
 class KeyColumn:
-    """A key column, the schema of its comparison operators, and the type that a literal beside it must name."""
+    """A key column, the schema of its comparison operators, and the type that a literal next to it must name."""
 
     name: str
     operators: str = CATALOG
@@ -66,7 +64,7 @@ def _compare(key: Sequence[KeyColumn], operator: str, bound: Bound) -> str:
 
 
 def _spelled_out(key: Sequence[KeyColumn], operator: str, literals: Sequence[str]) -> str:
-    """A row comparison whose columns need operators of different schemas; its first term lets the index be used."""
+    """A row comparison whose columns need operators from different schemas; its first term lets the index be used."""
     strict = operator[0]
     cases = []
     for i, k in enumerate(key):

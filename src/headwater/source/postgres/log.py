@@ -1,4 +1,4 @@
-"""The log client: reads a logical replication slot as fast as its walsender sends, and copies without looking."""
+"""The log client: reads a logical replication slot as fast as its walsender sends, copying without inspecting."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from headwater.source.postgres.session import Endpoint, lsn_to_int, quote_identi
 from headwater.source.refusals import log_broken
 from headwater.source.wakeup import Wakeup
 
-SILENCE_S = 60  # an upstream that does not even take our bytes for this long is gone
-_EPOCH_S = 946_684_800  # 2000-01-01 UTC, the zero of PostgreSQL's clock
+SILENCE_S = 60  # an upstream that does not even accept our bytes for this long is gone
+_EPOCH_S = 946_684_800  # 2000-01-01 UTC, the epoch of PostgreSQL's clock
 _STATUS = struct.Struct("!cqqqqB")
 _BEAT = "SELECT pg_logical_emit_message(false, 'headwater', '')"
 
@@ -79,7 +79,7 @@ class PostgresLog:
     def begin(self, position: str) -> None:
         """Starts the flow after `position`."""
         names = quote_literal(quote_identifier(self._source.publication))
-        # never 0/0: the slot's own position may lag behind ours after a crash of the server
+        # never 0/0: the slot's own position may be behind ours after a crash of the server
         command = (
             f"START_REPLICATION SLOT {quote_identifier(self._source.slot)} LOGICAL {position} "
             f"(proto_version '1', publication_names {names})"
@@ -88,13 +88,13 @@ class PostgresLog:
         if result.status != ExecStatus.COPY_BOTH:
             raise self._refusal(result)
         self._pgconn.nonblocking = 1
-        _notice_silence(self._pgconn.socket)
-        _notice_silence(self._session.pgconn.socket)
+        _set_user_timeout(self._pgconn.socket)
+        _set_user_timeout(self._session.pgconn.socket)
         self._poll.register(self._pgconn.socket, select.POLLIN)
         self._wakeup.register(self._poll)
 
     def receive(self, into: Inbox, until: float, limit: int) -> None:
-        """Appends what arrives; see `Log.receive`. The inner loop is all that runs per row."""
+        """Appends whatever arrives; see `Log.receive`. Only the inner loop runs per row."""
         get, write, append = self._pgconn.get_copy_data, into.data.write, into.lengths.append
         came = False
         try:
@@ -108,7 +108,7 @@ class PostgresLog:
                 if size < 0:
                     raise self._end_of_flow()
                 now = time.monotonic()
-                # asked once per drain, so that an inbox exceeds `limit` by libpq's buffer at most
+                # checked once per drain, so an inbox exceeds `limit` by at most libpq's buffer
                 if into.size >= limit or now >= until:
                     return
                 if into.count > before:
@@ -130,7 +130,7 @@ class PostgresLog:
             raise self._broken(e) from e
 
     def beat(self) -> None:
-        """Writes an empty message into the upstream's log, and sees that the publication is still the same one."""
+        """Writes an empty message into the upstream's log, and checks that the publication is still the same."""
         with self._beating:
             try:
                 if not self._closed:
@@ -143,7 +143,7 @@ class PostgresLog:
                     self._session.close()
 
     def now(self) -> tuple[str, int]:
-        """Where the log ends and what time it was there; see `Log.now`."""
+        """Where the log ends and the time just before; see `Log.now`."""
         with self._beating:
             session = self._ready_session()
             clock = query(session, "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint")[0][0]
@@ -155,10 +155,10 @@ class PostgresLog:
         self._wakeup.wake()
 
     def close(self) -> None:
-        """Ends both connections; the server keeps what was not acknowledged."""
+        """Closes both connections; the server keeps what was not acknowledged."""
         self._closed = True
         self._replication.close()
-        if self._beating.acquire(blocking=False):  # else the beat under way closes its session itself
+        if self._beating.acquire(blocking=False):  # otherwise the running beat closes its session itself
             self._session.close()
             self._beating.release()
         self._wakeup.close()
@@ -177,13 +177,13 @@ class PostgresLog:
         if "publication" in text and "does not exist" in text:
             return SourceError(
                 "source.publication_missing",
-                f"the publication {quote_literal(self._source.publication)} is gone, or younger than our position",
+                f"the publication {quote_literal(self._source.publication)} is gone, or newer than our position",
                 resume.START_OVER,
             )
         return self._broken(error)
 
     def _end_of_flow(self) -> HeadwaterError:
-        """The server ended the copy: a clean shutdown, or an error that the next result holds."""
+        """The error behind the end of the copy: a clean shutdown, or what the next result says."""
         while (result := self._pgconn.get_result()) is not None:
             if result.status in (ExecStatus.FATAL_ERROR, ExecStatus.BAD_RESPONSE):
                 return self._refusal(result)
@@ -198,8 +198,8 @@ class PostgresLog:
         return translated
 
 
-def _notice_silence(fd: int) -> None:
-    """Lets the kernel give up on a peer that takes nothing; by default that lasts a quarter of an hour."""
+def _set_user_timeout(fd: int) -> None:
+    """Makes the kernel give up on a peer that accepts nothing; by default that takes a quarter of an hour."""
     with socket.socket(fileno=os.dup(fd)) as s:
         if s.family in (socket.AF_INET, socket.AF_INET6) and hasattr(socket, "TCP_USER_TIMEOUT"):
             s.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, SILENCE_S * 1000)

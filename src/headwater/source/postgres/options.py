@@ -24,13 +24,13 @@ OPTIONS = connection(
     "postgres-cdc",
     "5432",
     "LOGIN and REPLICATION",
-    Option("schema.name", _name, "Schema of tables that are named without one.", "public"),
-    Option("slot.name", _slot, "Replication slot; by default one is named after the connection."),
-    Option("publication.name", _name, "Publication; by default one is named after the connection."),
+    Option("schema.name", _name, "Schema of tables named without one.", "public"),
+    Option("slot.name", _slot, "Replication slot; by default named after the connection."),
+    Option("publication.name", _name, "Publication; by default named after the connection."),
     Option(
         "publication.create",
         boolean,
-        "`false`: a DBA has made the publication; what it carries is not altered.",
+        "`false`: a DBA has created the publication; Headwater does not alter it.",
         "true",
     ),
 )

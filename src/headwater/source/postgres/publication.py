@@ -1,4 +1,4 @@
-"""The publication of a connection: made, extended and dropped; every step can be repeated."""
+"""The publication of a connection: created, extended and dropped; every step can be repeated."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import psycopg
 from psycopg import errors as pg_errors
 
 from headwater.errors import PrivilegeError, SourceError
-from headwater.source.postgres.ask import Session, endpoint_of, impatient, qualified, query
+from headwater.source.postgres.ask import Session, endpoint_of, qualified, query, with_lock_timeout
 from headwater.source.postgres.session import quote_identifier
 
-GENERATED_IN_LOG = 180000  # from this version on a publication can carry stored generated columns
+GENERATED_IN_LOG = 180000  # since this version a publication can carry stored generated columns
 NAME_LENGTH = 63
 
 DURABLE = "SELECT set_config('synchronous_commit', 'local', true) WHERE current_setting('synchronous_commit') = 'off'"
@@ -21,7 +21,7 @@ DURABLE = "SELECT set_config('synchronous_commit', 'local', true) WHERE current_
 
 @dataclass(frozen=True, slots=True)
 class Publication:
-    """A publication as it stands upstream."""
+    """A publication as it is upstream."""
 
     name: str
     complete: bool  # carries insert, update, delete and truncate
@@ -30,14 +30,14 @@ class Publication:
 
 
 def default_name(connection: str, short_id: str | None = None) -> str:
-    """A name for slot and publication that says whose it is and that nobody else has taken."""
+    """A name for slot and publication that shows its owner and is not taken."""
     plain = re.sub(r"[^a-z0-9_]", "_", connection.lower())
     short = short_id or secrets.token_hex(4)
     return f"headwater_{plain[: NAME_LENGTH - len('headwater__') - len(short)]}_{short}"
 
 
 def create_statement(name: str, version_num: int) -> str:
-    """The statement that makes a publication as Headwater needs it."""
+    """The statement that creates a publication as Headwater needs it."""
     generated = ", publish_generated_columns = stored" if version_num >= GENERATED_IN_LOG else ""
     return (
         f"CREATE PUBLICATION {quote_identifier(name)} WITH (publish = 'insert, update, delete, truncate', "
@@ -46,7 +46,7 @@ def create_statement(name: str, version_num: int) -> str:
 
 
 def add_statement(publication: str, schema: str, table: str) -> str:
-    """The statement that publishes a table. ONLY: inheritance children are tables of their own."""
+    """The statement that publishes a table. ONLY, because inheritance children are separate tables."""
     return f"ALTER PUBLICATION {quote_identifier(publication)} ADD TABLE ONLY {qualified(schema, table)};"
 
 
@@ -63,7 +63,7 @@ def find(session: Session, name: str) -> Publication | None:
 
 
 def ensure(session: Session, name: str, *, create: bool = True) -> Publication:
-    """The publication, made if it may be; one that somebody else made must carry all we need."""
+    """The publication, created if allowed; one that somebody else created must carry all we need."""
     found = find(session, name)
     statement = create_statement(name, session.info.server_version)
     if found is None:
@@ -87,7 +87,7 @@ def ensure(session: Session, name: str, *, create: bool = True) -> Publication:
 
 
 def holds(session: Session, name: str, schema: str, table: str) -> bool:
-    """Whether the publication carries the table, named itself or by `FOR ALL TABLES` or its schema."""
+    """Whether the publication carries the table, by name, by `FOR ALL TABLES` or by its schema."""
     return bool(
         query(
             session,
@@ -98,7 +98,7 @@ def holds(session: Session, name: str, schema: str, table: str) -> bool:
 
 
 def add_table(session: Session, name: str, schema: str, table: str, *, create: bool = True) -> None:
-    """Publishes the table unless it is; check its replica identity before."""
+    """Publishes the table unless it already is; check its replica identity first."""
     if not holds(session, name, schema, table):
         statement = add_statement(name, schema, table)
         if not create:
@@ -120,7 +120,7 @@ def add_table(session: Session, name: str, schema: str, table: str, *, create: b
 
 
 def _membership(session: Session, schema: str, table: str) -> str:
-    """The statement that lets our user publish every table of this one's owner."""
+    """The statement that lets our user publish all tables of this table's owner."""
     named = (qualified(schema, table),)
     owner = query(session, "SELECT pg_get_userbyid(relowner) FROM pg_class WHERE oid = to_regclass(%s)", named)
     if not owner:
@@ -130,7 +130,7 @@ def _membership(session: Session, schema: str, table: str) -> str:
 
 
 def _check_whole(session: Session, name: str, schema: str, table: str) -> None:
-    """The publication carries all rows and all ordinary columns of the table (15 can filter both)."""
+    """Raises unless the publication carries all rows and ordinary columns of the table (15 and later can filter)."""
     if session.info.server_version < 150000:
         return
     rows = query(
@@ -155,7 +155,7 @@ def _check_whole(session: Session, name: str, schema: str, table: str) -> None:
 
 
 def drop_table(session: Session, name: str, schema: str, table: str) -> None:
-    """Takes the table out of the publication; fine if either is gone. Not for publications made by others."""
+    """Removes the table from the publication; fine if either is gone. Not for publications created by others."""
     listed = query(
         session,
         "SELECT 1 FROM pg_publication_rel r JOIN pg_publication p ON p.oid = r.prpubid JOIN pg_class c "
@@ -169,10 +169,11 @@ def drop_table(session: Session, name: str, schema: str, table: str) -> None:
 
 
 def refresh(session: Session, name: str, since: int) -> list[str]:
-    """Makes the log's readers forget what they believed to be published, by an ALTER that alters nothing.
+    """Makes the log's readers drop their cached view of the publication, by an ALTER that changes nothing.
 
-    Of a publication that is not ours only its owner can do that; then who is waited for, in words, until he has, in a
-    transaction newer than `since`. One that carries every table was not altered for a table, and needs it not.
+    If the publication is not ours, only its owner can do that; then returns who is waited for, in words, until they
+    have done it, in a transaction newer than `since`. A publication of all tables was not altered for a table and does
+    not need it.
     """
     rows = query(
         session,
@@ -199,12 +200,12 @@ def drop(session: Session, name: str) -> None:
 
 
 def _alter(session: Session, statement: str, who: str) -> None:
-    """Runs a definition statement without queueing for long behind the upstream's own ones; it is durable on return.
+    """Runs a DDL statement without queueing for long behind the upstream's own; it is durable on return.
 
-    Where commits do not wait for the disk (synchronous_commit = off), a crash would undo it after we relied on it.
+    If commits do not wait for the disk (synchronous_commit = off), a crash would undo it after we relied on it.
     """
     try:
-        with impatient(session):
+        with with_lock_timeout(session):
             session.execute(DURABLE)
             session.execute(statement)
     except pg_errors.InsufficientPrivilege as e:

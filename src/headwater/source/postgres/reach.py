@@ -1,4 +1,4 @@
-"""The way to a PostgreSQL for scans: a value that travels to tasks."""
+"""How to reach a PostgreSQL for scans: a value that travels to tasks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from headwater.source.spans import Extent, Hooks, OnWait, ScanTable
 
 @dataclass(frozen=True, slots=True)
 class PostgresReach:
-    """`source.scan.Reach` of a PostgreSQL."""
+    """`source.spans.Reach` for PostgreSQL."""
 
     endpoint: Endpoint
 

@@ -20,8 +20,8 @@ from headwater.source.postgres.keyset import KEY, ROW, KeyColumn, condition
 from headwater.source.postgres.session import Endpoint, quote_identifier, quote_literal
 from headwater.source.spans import Hooks, ScanTable, Seen
 
-# Their Arrow value prints as the database prints it, so a bound can be made of it directly. For any other key column a
-# scan also selects the database's own text, as a twin behind the table's columns.
+# Their Arrow value prints as the database prints it, so it can be used directly as a bound. For any other key column a
+# scan also selects the database's own text, as a twin after the table's columns.
 DIRECT = frozenset({"int2", "int4", "int8", "text", "varchar", "bpchar", "name"})
 
 TABLE = """
@@ -36,8 +36,8 @@ SELECT a.attname::text, a.attnum::int8, a.atttypid::int8, a.atttypmod::int8
 FROM pg_attribute a WHERE a.attrelid = {oid} AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum
 """
 
-# One statement, so that all of it belongs to the transaction's snapshot. `high` may be read as soon as the snapshot
-# stands: whatever is visible in it has written its commit record before.
+# One statement, so all of it belongs to the transaction's snapshot. `high` may be read as soon as the snapshot exists:
+# whatever is visible in it has already written its commit record.
 SEEN = """
 SELECT pg_is_in_recovery()::text,
        (SELECT system_identifier::text FROM pg_control_system()),
@@ -51,10 +51,10 @@ SELECT pg_is_in_recovery()::text,
 
 @dataclass(frozen=True, slots=True)
 class ScannedTable:
-    """A table as the upstream has it now: the way to read it, its key with operators, the columns it still has."""
+    """A table as the upstream has it now: how to read it, its key with operators, its current columns."""
 
     oid: int
-    source: str  # what stands after FROM and LOCK TABLE
+    source: str  # the text after FROM and LOCK TABLE
     key: tuple[KeyColumn, ...]
     columns: frozenset[str]
 
@@ -82,7 +82,7 @@ class TableScan:
         self._snapshot = snapshot
         self._session = ArrowSession(endpoint)
         try:
-            # Asked before the transaction, so that the lock comes before the snapshot.
+            # Read before the transaction, so that the lock comes before the snapshot.
             self.upstream = describe(self.rows, table)
             self._begin(lock_timeout_s)
             hooks("scan.before_snapshot")
@@ -94,9 +94,9 @@ class TableScan:
             raise
 
     def batches(self, span: Span, max_rows: int = 0) -> Iterator[pa.RecordBatch]:
-        """The span's rows in key order, the first `max_rows` of them if that is not 0.
+        """The span's rows in key order, limited to `max_rows` if that is not 0.
 
-        Each batch has the table's columns first, as `decode.scanned` wants them.
+        Each batch has the table's columns first, as `decode.scanned` expects them.
         """
         at = self.upstream
         limit = f" LIMIT {max_rows}" if max_rows else ""
@@ -123,7 +123,7 @@ class TableScan:
         self._session.stop()
 
     def finish(self) -> None:
-        """Ends the transaction and moves the log with a message, so that an idle database too reaches `high`.
+        """Ends the transaction and advances the log with a message, so that even an idle database reaches `high`.
 
         The message's commit is flushed but waits for no standby: `synchronous_commit` may be off, or may hang.
         """
@@ -132,7 +132,7 @@ class TableScan:
         self.rows("SELECT pg_logical_emit_message(true, 'headwater', 'scan')::text")
 
     def close(self) -> None:
-        """Ends the session, and with it the transaction."""
+        """Closes the session, and with it the transaction."""
         self._session.close()
 
     def __enter__(self) -> Self:
@@ -149,13 +149,14 @@ class TableScan:
             "row_security": "off",  # rows that a policy would hide become an error
             "max_parallel_workers_per_gather": "0",  # a scan costs the upstream one backend
             "jit": "off",
-            # The key's index gives rows in order, at once, for any share of the table and any age of its statistics.
+            # The key's index returns rows in order, immediately, for any share of the table and any age of its
+            # statistics.
             "enable_seqscan": "off",
             "enable_sort": "off",
         }.items():
             self._session.execute(f"SET LOCAL {setting} = {quote_literal(value)}")
         self._session.execute(f"LOCK TABLE {self.upstream.source} IN ACCESS SHARE MODE")
-        if self._snapshot:  # of a comparison's cut; a scan takes its own
+        if self._snapshot:  # for a comparison's cut; a scan takes its own
             self._session.execute(import_statement(self._snapshot))
 
     def _look(self) -> Seen:
@@ -176,14 +177,14 @@ class TableScan:
             raise SourceError(
                 "source.replaced",
                 f"another server (or another timeline of it) answers at {self.endpoint.host}:{self.endpoint.port}",
-                "Point the connection back at its server, or DROP and CREATE the connection.",
+                "Point the connection back at the original server, or DROP and CREATE it.",
             )
         if int(oid) != (self.table.upstream_id or self.upstream.oid):
             raise _gone(self.table)
         return Seen(saw, high, f"{start}/{timeline}")
 
     def _describe(self) -> SchemaVersion:
-        """The table as its log would describe it: the lock keeps it so, and the snapshot is younger than the lock."""
+        """The table as its log would describe it: the lock keeps it so, and the snapshot is newer than the lock."""
         table, key = self.table, {k.name for k in self.upstream.key}
         found = self.rows(COLUMNS.format(oid=self.upstream.oid))
         numbers = {name: number for name, number, _, _ in found}
@@ -211,24 +212,24 @@ class TableScan:
         yield from (text for text, i in zip(key_texts(table), self._key_places(), strict=True) if i >= twins)
 
     def _key_places(self) -> list[int]:
-        """Where the texts of the key columns stand in a batch: the column itself, or a twin behind all columns."""
+        """Where a batch holds the texts of the key columns: the column itself, or a twin after all columns."""
         own = {c.name: i for i, c in enumerate(self.table.columns) if c.upstream.name in DIRECT}
         twins = count(len(self.table.columns))
         return [own[name] if name in own else next(twins) for name in self.table.key]
 
 
 def key_texts(table: ScanTable) -> list[str]:
-    """The expressions that give the texts of the key's columns."""
+    """The expressions that return the texts of the key's columns."""
     return [text.format(quote_identifier(k)) for text, k in zip(table.key_text, table.key, strict=True)]
 
 
 def import_statement(snapshot: str) -> str:
-    """Makes a transaction see a cut; must come before its first query."""
+    """The statement that makes a transaction see a cut; must come before its first query."""
     return f"SET TRANSACTION SNAPSHOT {quote_literal(snapshot).strip()}"
 
 
 def describe(rows: Callable[[str], list[tuple[Any, ...]]], table: ScanTable) -> ScannedTable:
-    """The table as it is now; it must be there and have the key that the relation knows."""
+    """The table as it is now; it must exist and have the relation's key."""
     found = rows(TABLE.format(schema=quote_literal(table.schema), name=quote_literal(table.name)))
     if not found:
         raise _gone(table)
@@ -254,5 +255,5 @@ def _gone(table: ScanTable) -> DataError:
     return DataError(
         "data.rewritten",
         f"the upstream table {table.schema}.{table.name} was dropped or created again",
-        f"RESYNC TABLE reads it again, once {table.name} is there.",
+        f"RESYNC TABLE reads it again, once {table.name} exists.",
     )

@@ -1,4 +1,4 @@
-"""ADBC's errors as ours: by SQLSTATE, with the server's words but never with the statement's values."""
+"""ADBC's errors as ours: by SQLSTATE, with the server's message but never with the statement's values."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from headwater.source.refusals import locked, passing
 
 
 def translate(endpoint: Endpoint, error: adbc_driver_manager.Error) -> HeadwaterError:
-    """What the driver raised during a scan, with the way out. ADBC adds the whole statement, which holds key values."""
+    """The driver's error during a scan, with a hint. ADBC appends the whole statement, which contains key values."""
     place = f"{endpoint.host}:{endpoint.port}"
     state = error.sqlstate or ""
     words = _words(str(error))
@@ -30,14 +30,14 @@ def translate(endpoint: Endpoint, error: adbc_driver_manager.Error) -> Headwater
         )
     if state[:2] in ("08", "57") or not state:
         return _scan_ended(place, words)
-    if state[:2] in ("40", "53", "72"):  # rolled back, short of something, snapshot too old
+    if state[:2] in ("40", "53", "72"):  # rolled back, out of resources, snapshot too old
         return passing(place, words)
-    told = words if state[:2] != "22" else "a value could not be read"  # class 22 quotes the value
-    return SourceError("source.failed", f"{place}: {told} (SQLSTATE {state})", "See the upstream's message.")
+    message = words if state[:2] != "22" else "a value could not be read"  # class 22 quotes the value
+    return SourceError("source.failed", f"{place}: {message} (SQLSTATE {state})", "See the upstream's message.")
 
 
 def broken_stream(endpoint: Endpoint, error: Exception) -> HeadwaterError:
-    """An error in the middle of the rows. Arrow passes on the text only, so the words must tell the kinds apart."""
+    """An error in the middle of the rows. Arrow passes on only the text, so the words must identify the kind."""
     words = _words(str(error))
     place = f"{endpoint.host}:{endpoint.port}"
     if "ERROR:" in str(error) and not words.startswith(("canceling", "terminating")):
@@ -52,7 +52,7 @@ def _scan_ended(place: str, words: str) -> SourceError:
 
 
 def _words(text: str) -> str:
-    """The server's own first line."""
+    """The first line of the server's message."""
     for mark in ("ERROR:", "FATAL:"):
         if mark in text:
             return text.split(mark, 1)[1].strip().splitlines()[0]

@@ -1,4 +1,4 @@
-"""Runs one replication command that may wait for other transactions, and says each second for whom."""
+"""Runs one replication command that may wait for other transactions, and reports each second for whom."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ OnWait = Callable[[list[Waiting]], None]
 
 
 def run(endpoint: Endpoint, replication: Session, command: str, on_wait: OnWait) -> tuple[Any, ...]:
-    """The one row of the command's answer; the driver's error if it fails.
+    """The one row of the command's response; raises the driver's error if it fails.
 
-    Interrupted while it waits, it is cancelled: the server forgets a slot that never became consistent.
+    If interrupted while waiting, the command is cancelled: the server discards a slot that never became consistent.
     """
     outcome: list[tuple[Any, ...] | psycopg.Error] = []
 

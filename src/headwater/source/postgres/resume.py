@@ -1,4 +1,4 @@
-"""Whether the upstream still holds everything after our position: asked at every connect, answered or refused."""
+"""Checks at every connect that the upstream still has everything after our position, or raises."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class System:
 def check(
     session: Session, replication: Session, slot: str, publication: str, position: str, identity: dict[str, str]
 ) -> Standing:
-    """Who answers, once it is certain that START_REPLICATION after `position` leaves no gap."""
+    """The server that answers, after checking that START_REPLICATION after `position` leaves no gap."""
     system = System.of(replication)
     ((standby, wal_level, started, next_txn),) = query(session, STATE)
     if standby:
@@ -98,7 +98,7 @@ def holds_timeline(history: str, timeline: int, position: str) -> bool:
 
 
 def _replaced(what: str) -> SourceError:
-    return SourceError("source.replaced", f"another server answers under this address: {what}", START_OVER)
+    return SourceError("source.replaced", f"another server answers at this address: {what}", START_OVER)
 
 
 def _check_slot(rows: list[tuple[Any, ...]], slot: str, position: str, database: str) -> None:
@@ -115,7 +115,7 @@ def _check_slot(rows: list[tuple[Any, ...]], slot: str, position: str, database:
     if wal_status == "lost":
         raise SourceError(
             "source.slot_lost",
-            f"the upstream has thrown away log that the replication slot {name} still needed",
+            f"the upstream has discarded log that the replication slot {name} still needed",
             f"Raise max_slot_wal_keep_size. {START_OVER}",
         )
     if confirmed is not None and lsn_to_int(confirmed) > lsn_to_int(position):
@@ -129,22 +129,25 @@ def _check_slot(rows: list[tuple[Any, ...]], slot: str, position: str, database:
 
 
 def check_publication(rows: list[tuple[Any, ...]], name: str, known: str | None) -> str:
-    """The publication's oid. From PostgreSQL 18 on a missing one is skipped with a warning that no client sees: what
-    was written before it is made anew would be lost in silence."""
+    """The publication's oid.
+
+    Since PostgreSQL 18 a missing publication is skipped with a warning that no client sees: changes written before it
+    is re-created would be silently lost.
+    """
     if not rows:
         raise SourceError("source.publication_missing", f"the publication {quote_literal(name)} is gone", START_OVER)
     oid = str(rows[0][0])
     if known is not None and oid != known:
         raise SourceError(
             "source.publication_missing",
-            f"the publication {quote_literal(name)} was dropped and created again; changes in between are in no log",
+            f"the publication {quote_literal(name)} was dropped and re-created; changes in between are not in the log",
             START_OVER,
         )
     return oid
 
 
 def slot_busy(slot: str, who: str) -> SourceError:
-    """The error for a slot that is being read; a walsender of a reader that died goes away by itself."""
+    """The error for a slot that is being read; a walsender whose reader died goes away on its own."""
     return SourceError(
         "source.slot_busy",
         f"the replication slot {quote_literal(slot)} is being read by {who}",

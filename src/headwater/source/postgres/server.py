@@ -1,4 +1,4 @@
-"""What the upstream server is now: its version, its life, its log and how it orders text."""
+"""The upstream server as it is now: its version, its life, its log and how it orders text."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ class ServerFacts:
 
     @property
     def identity(self) -> dict[str, str]:
-        """What makes the server itself; another value under the same address is another server."""
+        """What identifies the server; another value at the same address is another server."""
         return {"system_identifier": self.system_identifier, "timeline": str(self.timeline)}
 
     @property
     def life(self) -> str:
-        """Changes whenever the server may have lost unflushed commits: a start of its postmaster, a timeline."""
+        """Changes whenever the server may have lost unflushed commits: a postmaster start, a timeline."""
         return f"{self.postmaster_start}/{self.timeline}"
 
 
@@ -53,7 +53,7 @@ SELECT current_setting('server_version_num')::int,
        current_setting('synchronous_standby_names')
 """
 
-# The order of these is where text collations part from bytes: case, accents, punctuation, and beyond 16 bits.
+# Text collations differ from byte order in these: case, accents, punctuation, and beyond 16 bits.
 ORDER_PROBE = r"""
 SELECT array_agg(s ORDER BY s) = array_agg(s ORDER BY s COLLATE "C")
 FROM unnest(ARRAY['', ' ', '!', '-', '0', '9', 'A', 'B', 'Z', '_', 'a', 'b', 'z', 'aB', 'Ab', 'a b', 'a-b', 'ab', 'ß',

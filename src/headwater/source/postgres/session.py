@@ -1,4 +1,4 @@
-"""Sessions with PostgreSQL: one place for options, fixed settings and the translation of refusals."""
+"""Sessions with PostgreSQL: one place for options, fixed settings and the translation of errors."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from headwater.errors import HeadwaterError, PrivilegeError, Retry, SourceError
 from headwater.source import endpoint
 from headwater.source.refusals import locked
 
-# The same in scans and in the log, so that a value has one text form only.
+# The same in scans and in the log, so that a value has only one text form.
 SETTINGS = {
     "TimeZone": "UTC",
     "DateStyle": "ISO, YMD",
@@ -40,7 +40,7 @@ class Endpoint(endpoint.Endpoint):
         return " ".join(f"-c {k}={v.replace(' ', chr(92) + ' ')}" for k, v in SETTINGS.items())
 
     def uri(self) -> str:
-        """A connection URI with the fixed settings, for ADBC. Holds the password: never log it."""
+        """A connection URI with the fixed settings, for ADBC. Contains the password: never log it."""
         query = {
             "sslmode": self.ssl_mode,
             "connect_timeout": str(self.connect_timeout_s),
@@ -77,14 +77,14 @@ class Endpoint(endpoint.Endpoint):
         return parameters
 
     def connect(self, *, replication: bool = False) -> psycopg.Connection[tuple[Any, ...]]:
-        """An autocommit session with the fixed settings; refusals come as SourceError with the way out."""
+        """An autocommit session with the fixed settings; failures are raised as SourceError with a hint."""
         try:
             return psycopg.connect(**self.parameters(replication=replication), autocommit=True)
         except psycopg.Error as e:
             raise self.translate(e) from e
 
     def translate(self, error: psycopg.Error) -> HeadwaterError:
-        """A driver's error as one of ours. The text is the server's first line; it never holds the password."""
+        """A driver's error as one of ours. The text is the server's first line; it never contains the password."""
         text = str(error).strip()
         place = f"{self.host}:{self.port}"
         lower = text.lower()
@@ -122,7 +122,7 @@ class Endpoint(endpoint.Endpoint):
             return SourceError(
                 "source.unreachable",
                 f"cannot reach {place}: {_line(text)}",
-                "Check hostname and port, and that the server is running; Headwater retries what already runs.",
+                "Check hostname and port, and that the server is running; a running Headwater retries.",
                 Retry.AUTO,
             )
         return SourceError("source.failed", f"{place}: {_line(text)}", "See the upstream's message.")
@@ -135,7 +135,7 @@ def _line(text: str) -> str:
 
 
 def quote_identifier(name: str) -> str:
-    """A name as PostgreSQL wants it quoted."""
+    """A name quoted for PostgreSQL."""
     return '"' + name.replace('"', '""') + '"'
 
 
@@ -148,7 +148,7 @@ def quote_literal(text: str) -> str:
 
 
 def lsn_to_int(text: str) -> int:
-    """A text LSN as a number that compares."""
+    """A text LSN as a comparable number."""
     high, low = text.split("/")
     return (int(high, 16) << 32) | int(low, 16)
 

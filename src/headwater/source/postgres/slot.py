@@ -1,4 +1,4 @@
-"""The replication slot of a connection: made, watched and dropped; every step can be repeated."""
+"""The replication slot of a connection: created, watched and dropped; every step can be repeated."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from headwater.source.postgres.server import describe_server
 from headwater.source.postgres.session import Endpoint, lsn_to_int, quote_identifier, quote_literal
 from headwater.source.upstream import LogEnd
 
-FREE_TIMEOUT_S = 20.0  # a walsender that lost its reader notices within this long
+FREE_TIMEOUT_S = 20.0  # a walsender that lost its reader notices within this time
 FREE_POLL_S = 0.1
 
 
 @dataclass(frozen=True, slots=True)
 class SlotPoint:
-    """Where a slot begins: commits that end after `position` come through it; `txn` is a 64-bit xid of that time."""
+    """Where a slot begins: it sends the commits that end after `position`; `txn` is a 64-bit xid of that time."""
 
     position: str
     txn: int
 
 
 def ensure_slot(endpoint: Endpoint, name: str, *, on_wait: OnWait = lambda waiting: None) -> SlotPoint:
-    """The slot, made if it does not exist; the server makes one only once all older transactions have ended.
+    """The slot, created if it does not exist; the server waits until all older transactions have ended.
 
     `on_wait` is called each second with whom it waits for. An existing slot begins where it was last acknowledged.
     """
@@ -66,7 +66,7 @@ def _refusal(endpoint: Endpoint, session: Session, error: psycopg.Error) -> Head
     return endpoint.translate(error)
 
 
-# What has been flushed is all that the log can send. The limit is in megabytes there, -1 without one.
+# The log can send only what has been flushed. The limit is in megabytes there, -1 for none.
 LOG_END = """
 SELECT pg_current_wal_flush_lsn()::text,
        (SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn)::bigint FROM pg_replication_slots
@@ -77,20 +77,20 @@ SELECT pg_current_wal_flush_lsn()::text,
 """
 SYNCHRONOUS = ("sync", "quorum", "potential")  # 'potential' becomes one of the others when a standby leaves
 SYNCHRONOUS_NOTICE = (
-    "the upstream takes our reader for a synchronous standby, so that its commits wait for us: name its standbys in "
+    "the upstream takes our reader for a synchronous standby, so its commits wait for us: name its standbys in "
     "synchronous_standby_names instead of '*'"
 )
 
 
 def log_end(session: Session, name: str, since: str) -> LogEnd:
-    """Where the log ends, how far that is from a position, and how much of it the slot keeps and may keep."""
+    """Where the log ends, how far that is from a position, and how much of it the slot retains and may retain."""
     position, kept, limit, sync_state = query(session, LOG_END, (name, name))[0]
     notice = SYNCHRONOUS_NOTICE if sync_state in SYNCHRONOUS else ""
     return LogEnd(position, max(0, lsn_to_int(position) - lsn_to_int(since)), kept, limit, notice)
 
 
 def drop_slot(session: Session, name: str, *, timeout_s: float = FREE_TIMEOUT_S) -> None:
-    """Drops the slot, ending a walsender of our own that still reads it; fine if the slot is gone."""
+    """Drops the slot, ending our own walsender if it still reads it; fine if the slot is gone."""
     deadline = time.monotonic() + timeout_s
     while True:
         rows = query(session, "SELECT active_pid FROM pg_replication_slots WHERE slot_name = %s", (name,))

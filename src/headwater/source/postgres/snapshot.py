@@ -1,4 +1,4 @@
-"""What a PostgreSQL scan saw: a snapshot, asked about many transactions at once."""
+"""What a PostgreSQL scan saw: a snapshot that can be tested against many transactions at once."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """`pg_current_snapshot()`: below `xmin` all is over, from `xmax` on nothing is, `xip` ran in between.
+    """`pg_current_snapshot()`: below `xmin` all have ended, from `xmax` on none have, `xip` were running in between.
 
-    All numbers are 64-bit top-level transaction ids, so a wrap of the 32-bit ones does not concern it.
+    All numbers are 64-bit top-level transaction ids, so 32-bit wraparound does not matter.
     """
 
     xmin: int
@@ -23,7 +23,7 @@ class Snapshot:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Reads the database's own form, `xmin:xmax:xip1,xip2`."""
+        """Parses the database's own form, `xmin:xmax:xip1,xip2`."""
         xmin, xmax, xip = text.split(":")
         return cls(int(xmin), int(xmax), tuple(sorted(int(x) for x in xip.split(",") if x)))
 
@@ -32,18 +32,18 @@ class Snapshot:
 
     @property
     def txn_min(self) -> int:
-        """Every transaction below it was seen; a changelog need only be searched from here."""
+        """Every transaction below it was seen; a changelog needs to be searched only from here."""
         return self.xmin
 
     def sees(self, txn: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """For each committed transaction, whether the scan saw what it did."""
+        """For each committed transaction, whether the scan saw its effects."""
         running = np.isin(txn, np.asarray(self.xip, np.int64)) if self.xip else np.zeros(len(txn), np.bool_)
         seen: NDArray[np.bool_] = (txn < self.xmin) | ((txn < self.xmax) & ~running)
         return seen
 
 
 def sees(saw: str, txn: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """For each transaction, whether the scan that recorded `saw` saw it: the question that the backfill rule asks."""
+    """For each transaction, whether the scan that recorded `saw` saw it: what the backfill rule needs to know."""
     return _parsed(saw).sees(txn)
 
 

@@ -1,4 +1,4 @@
-"""A column's upstream type from what the catalog says, and whether its order is also ours."""
+"""A column's upstream type from the catalog, and whether its order is also ours."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from dataclasses import dataclass
 
 from headwater.model import UpstreamType
 
-# Compared by PostgreSQL as the lake compares what they become.
+# PostgreSQL compares these as the lake compares their lake values.
 ORDERED = frozenset({"int2", "int4", "int8", "bool", "date", "timestamp", "timestamptz", "uuid", "bytea"})
 TEXT = frozenset({"text", "varchar", "name"})
-# Names under which C libraries offer code point order; believed only if the server's own probe agrees.
+# Names under which C libraries offer code point order; trusted only if the server's own probe agrees.
 CODE_POINT_LOCALES = frozenset({"C.UTF-8", "C.utf8"})
-# Their text is their value, so it orders as they do.
+# Their text is their value, so it sorts as they do.
 TEXTUAL = TEXT | {"uuid"}
-# Types whose values always stand in the row itself.
+# Types whose values are always stored in the row itself.
 FIXED = frozenset(
     {"bool", "int2", "int4", "int8", "oid", "float4", "float8", "money", "date", "time", "timetz", "timestamp"}
     | {"timestamptz", "interval", "uuid", "enum", "name", "char", "macaddr", "macaddr8", "pg_lsn"}
@@ -25,7 +25,7 @@ MAX_DIGITS = 38
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """How a database keeps and orders text by default. `bytewise`: tricky strings came out in byte order."""
+    """How a database stores and orders text by default. `bytewise`: tricky strings sorted in byte order."""
 
     utf8: bool
     provider: str  # c libc, i ICU, b built-in
@@ -35,7 +35,7 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class RawType:
-    """A column's type as the catalog gives it: the declared one, its base (domains resolved), its element."""
+    """A column's type as the catalog has it: the declared one, its base (domains resolved), its element."""
 
     oid: int
     modifier: int
@@ -51,7 +51,7 @@ class RawType:
 
 
 def upstream_type(raw: RawType, text: Text) -> UpstreamType:
-    """The type of a column; `oid` and `modifier` stay what the log says, the rest is of the base type."""
+    """The type of a column; `oid` and `modifier` are the log's, the rest is the base type's."""
     is_array = raw.element_name is not None
     name = raw.element_name or raw.base_name
     kind = raw.element_kind or raw.base_kind
@@ -74,7 +74,7 @@ def upstream_type(raw: RawType, text: Text) -> UpstreamType:
 
 
 def _measures(name: str, modifier: int) -> tuple[int | None, int | None, int | None]:
-    """Precision, scale and length out of a type modifier."""
+    """Precision, scale and length from a type modifier."""
     if name == "numeric" and modifier >= 4:
         packed = modifier - 4
         return (packed >> 16) & 0xFFFF, ((packed & 0x7FF) ^ 1024) - 1024, None
@@ -94,7 +94,7 @@ def _is_ordered(name: str, precision: int | None, scale: int | None, raw: RawTyp
 
 
 def _is_bytewise(raw: RawType, text: Text) -> bool:
-    """Text compares by code point, which in UTF-8 is byte order."""
+    """Whether text compares by code point, which in UTF-8 is byte order."""
     if raw.collation_provider == "d":
         by_name = text.provider == "b" or (text.provider == "c" and text.collate in {"C", "POSIX"} | CODE_POINT_LOCALES)
         return by_name and text.bytewise

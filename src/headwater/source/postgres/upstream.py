@@ -1,4 +1,4 @@
-"""PostgreSQL as the engine sees it: definitions, Begin and positions, put together from this folder's parts."""
+"""PostgreSQL as the engine sees it: definitions, Begin and positions, assembled from this folder's parts."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from headwater.source.upstream import FoundColumn, FoundTable, LogEnd, Look, Pre
 
 
 class PostgresUpstream:
-    """An upstream PostgreSQL. Each call opens a short session of its own."""
+    """An upstream PostgreSQL. Each call opens its own short session."""
 
     OPTIONS: ClassVar[tuple[Option, ...]] = OPTIONS
 
@@ -41,7 +41,7 @@ class PostgresUpstream:
 
     @staticmethod
     def default_options(connection: str) -> dict[str, str]:
-        """Names for slot and publication that nobody else has."""
+        """Names for slot and publication that nobody else uses."""
         name = publication.default_name(connection)
         return {"slot.name": name, "publication.name": name}
 
@@ -79,7 +79,7 @@ class PostgresUpstream:
     def publish(self, schema: str, table: str) -> str:
         with self.endpoint.connect() as session:
             publication.add_table(session, self._publication, schema, table, create=self._may_create)
-            position = _position(session)  # first: whoever has committed before it is older than the number
+            position = _position(session)  # read first: whatever committed before it is older than the xid
             return f"{begin.begin_xid(session)} {position}"
 
     def blockers(self, ticket: str) -> list[str]:
@@ -122,7 +122,7 @@ class PostgresUpstream:
 
     @staticmethod
     def source(options: Mapping[str, str], password: str) -> Source:
-        from headwater.source.postgres.log import PostgresSource  # its kernels are the capture's alone
+        from headwater.source.postgres.log import PostgresSource  # only the capture needs its kernels
 
         return PostgresSource.of(options, password)
 
@@ -151,8 +151,8 @@ class PostgresUpstream:
 
 
 def _position(session: Session) -> str:
-    """Where the log ends, after a flushed commit of our own: what others committed before it lies before that end."""
-    query(session, "SET synchronous_commit = local")  # it waits for no standby, which may never answer
+    """Where the log ends, after our own flushed commit: whatever others committed before is before that end."""
+    query(session, "SET synchronous_commit = local")  # waits for no standby, which may never answer
     query(session, "SELECT pg_logical_emit_message(true, 'headwater', 'position')")
     return str(query(session, "SELECT pg_current_wal_insert_lsn()::text")[0][0])
 

@@ -1,6 +1,6 @@
-"""What the catalog says of a table: all that can change its rows, or what the log tells of them, without an event.
+"""A table's catalog entries that can change its rows, or the log's description of them, without an event.
 
-`look` asks a few questions for all tables of a connection; `findings.py` says what happened between two looks.
+`look` runs a few queries for all tables of a connection; `findings.py` says what happened between two looks.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from headwater.source.postgres.ask import Session, qualified, query
 from headwater.source.postgres.begin import needs_second_alter
 from headwater.source.upstream import Look
 
-FIRST_OWN_OID = 16384  # of what is not part of PostgreSQL itself
-FILTERS = 150000  # from this version on a publication can leave out rows and columns, and carry whole schemas
+FIRST_OWN_OID = 16384  # oids of objects that are not part of PostgreSQL itself
+FILTERS = 150000  # since this version a publication can leave out rows and columns, and carry whole schemas
 
-# One statement, so that all of it is of the snapshot that it tells. A column's row in pg_attribute changes when the
+# One statement, so all of it belongs to the snapshot that it returns. A column's row in pg_attribute changes when the
 # column is altered, not when rows or statistics change. `born`: ATTACH writes every column's row together with the row
 # in pg_inherits; CREATE TABLE … PARTITION OF writes some of them earlier. INCLUDE columns of an index do not count.
-# `filed`: a new file makes new rows in pg_class, of the table and of its indexes; GRANT or ADD COLUMN make only the
-# table's new, REINDEX only the indexes', VACUUM, ANALYZE and CREATE INDEX neither.
-# Functions that would wait for a lock on a table or a partition (pg_partition_tree, pg_get_expr) are not asked.
+# `filed`: a new file creates new rows in pg_class, for the table and for its indexes; GRANT or ADD COLUMN only for the
+# table, REINDEX only for the indexes, VACUUM, ANALYZE and CREATE INDEX for neither. Functions that would wait for a
+# lock on a table or a partition (pg_partition_tree, pg_get_expr) are not used.
 TREE = """
 WITH RECURSIVE tree(root, above, relid) AS (
   SELECT oid, 0::oid, oid FROM unnest(%s::oid[]) r(oid)
@@ -52,7 +52,7 @@ FROM tree t JOIN pg_class c ON c.oid = t.relid JOIN pg_namespace n ON n.oid = c.
 LEFT JOIN pg_inherits i ON i.inhrelid = c.oid AND c.relispartition
 """
 
-# What the columns' own types are made of, however deep: the labels of enums, the attributes of composite types.
+# What the columns' types are made of, at any depth: enum labels, attributes of composite types.
 TYPES = """
 WITH RECURSIVE used(root, name, oid) AS (
   SELECT a.attrelid, a.attname, a.atttypid FROM pg_attribute a
@@ -79,7 +79,7 @@ SELECT p.oid::text, p.puballtables, p.pubinsert AND p.pubupdate AND p.pubdelete 
 FROM pg_publication p WHERE p.pubname = %s
 """
 
-# In which ways a publication carries a table; a filter or a list of columns makes another way of it.
+# The ways in which a publication carries a table; a row filter or column list makes it a different way.
 NAMED = """
 SELECT r.prrelid::bigint, r.oid::text{filters} FROM pg_publication_rel r
 WHERE r.prpubid = %(publication)s::oid AND r.prrelid = ANY(%(oids)s::oid[])
@@ -93,7 +93,7 @@ JOIN pg_class c ON c.relnamespace = s.pnnspid WHERE s.pnpubid = %(publication)s:
 
 
 def look(session: Session, oids: Sequence[int], publication: str = "") -> dict[int, Look]:
-    """Each table with its partitions, types and place in the publication; of an empty shape if it is gone."""
+    """Each table with its partitions, types and place in the publication; an empty shape if it is gone."""
     trees: dict[int, dict[str, dict[str, Any]]] = {oid: {} for oid in oids}
     described: dict[int, SchemaVersion] = {}
     saw = ""
@@ -130,7 +130,7 @@ def _member(
     toast: int,
     filed: list[str],
 ) -> dict[str, Any]:
-    """A table or a partition as the shape holds it."""
+    """A table or a partition as stored in the shape."""
     key = next((names for primary, _, _, names in indexes or [] if primary), [])
     named = next((names for _, chosen, _, names in indexes or [] if chosen), [])
     return {
@@ -155,7 +155,7 @@ def _member(
 
 
 def _described(oid: int, schema: str, name: str, member: dict[str, Any]) -> SchemaVersion:
-    """The table as the log would describe it now, with the key that it has, whatever its replica identity."""
+    """The table as the log would describe it now, with its actual key, whatever its replica identity."""
     columns = tuple(
         LogColumn(column, type_oid, modifier, column in member["key"])
         for column, (_, type_oid, modifier, *_) in member["columns"].items()
@@ -164,10 +164,10 @@ def _described(oid: int, schema: str, name: str, member: dict[str, Any]) -> Sche
 
 
 def _publication(session: Session, name: str, oids: Sequence[int]) -> dict[int, dict[str, Any]]:
-    """Per table in which ways the publication carries it, and what the publication carries at all.
+    """The ways in which the publication carries each table, and the publication's own options.
 
-    Whoever alters its options leaves a new row in the catalog, also if he altered them back meanwhile. Old releases
-    must have them altered by us, so there this says nothing.
+    Altering its options leaves a new row in the catalog, even if they were altered back meanwhile. In old releases
+    we must alter them ourselves, so there this means nothing.
     """
     version = session.info.server_version
     found = query(session, PUBLICATION, (name,))

@@ -1,4 +1,4 @@
-"""One batch of a binlog: the kernels walk, and what they do not know is looked at here, message by message."""
+"""One batch of a binlog: the kernels walk it, and messages they do not know are handled here, one by one."""
 
 from __future__ import annotations
 
@@ -24,10 +24,8 @@ from headwater.source.mysql.binlog.written import Written
 from headwater.source.mysql.client.unpack import damaged, lenenc
 from headwater.source.mysql.ddl.statement import Statement, read_statement
 
-ROW_IMAGE = (
-    "rows came without all columns (binlog_row_image); run SET GLOBAL binlog_row_image = FULL and reconnect the writers"
-)
-MISFIT = "its rows in the log do not fit the description that the log gives of it"
+ROW_IMAGE = "its rows lack columns (binlog_row_image); run SET GLOBAL binlog_row_image = FULL and reconnect the writers"
+MISFIT = "its rows in the log do not match the log's own description of it"
 _ROWS = frozenset(
     {ev.WRITE_ROWS_V1, ev.UPDATE_ROWS_V1, ev.DELETE_ROWS_V1, ev.WRITE_ROWS, ev.UPDATE_ROWS, ev.DELETE_ROWS}
     | {ev.PARTIAL_UPDATE_ROWS}
@@ -35,7 +33,7 @@ _ROWS = frozenset(
 
 
 class Batch:
-    """The framing of one batch, from `before` on; see `Framing.frame`."""
+    """The framing of one batch, starting at `before`; see `Framing.frame`."""
 
     def __init__(
         self, server: Server, history: History, maps: Maps, before: FramedTo, memory: Memory, size: int
@@ -49,13 +47,13 @@ class Batch:
         self._aside, self._kept = self._own.aside, list[bytes]()
 
     def run(self, data: Bytes, lengths: Longs, base: int = 0) -> None:
-        """Walks messages to their end; their bytes stand at `base` in the frames' data."""
+        """Walks messages to their end; their bytes are at `base` in the frames' data."""
         s, outer, first = self._s, self._written.base, self._written.row
         s[k.MESSAGE] = s[k.AT] = 0
         self._written.base = base
         while code := self._written.walk(data, lengths, self._maps):
             if code == k.DAMAGED:
-                raise damaged("an event is cut off or out of order")
+                raise damaged("an event is truncated or out of order")
             end = int(s[k.AT] + lengths[s[k.MESSAGE]])
             self._look(data, int(s[k.AT]), end)
             s[k.MESSAGE] += 1
@@ -64,7 +62,7 @@ class Batch:
         self._written.base = outer
 
     def finish(self, data: Bytes) -> tuple[Frames, FramedTo]:
-        """The frames, and where framing stands behind them."""
+        """The frames, and the state of framing after them."""
         s, own = self._s, self._own
         if self._aside is not None:
             self._aside = self._aside.keep(self._kept, self._memory)
@@ -99,7 +97,7 @@ class Batch:
         self._aside, self._kept = None, []
 
     def _look(self, data: Bytes, at: int, end: int) -> None:
-        """A message that the kernels do not know."""
+        """Handles a message that the kernels do not know."""
         kind = int(data[at + ev.NUMBER_BYTES + ev.TYPE])
         number, moment_us = g.number(data, at, 8), g.header_time_us(data, at)
         message = data[at:end].tobytes()
@@ -123,13 +121,13 @@ class Batch:
             self._tables.undo("the upstream's log ends inside a transaction")
             self._s[k.SOURCE] = -1
             self._complete(int(self._s[k.POSITION]), moment_us)
-        elif kind == ev.XID:  # of no group, or of one that was begun as a prepared one
+        elif kind == ev.XID:  # outside any group, or in one that began as a prepared one
             if self._aside is not None:
                 self._replay(self._aside.name)
             self._complete(number, moment_us)
 
     def _meet_rows(self, message: bytes, kind: int) -> None:
-        """Rows that are not whole, that do not fit their table, or an update that tells JSON values in part."""
+        """Handles rows that are not whole, that do not match their table, or an update with partial JSON values."""
         table = self._tables.of_rows(message)
         if table is None:
             return
@@ -165,7 +163,7 @@ class Batch:
                 self._complete(number, moment_us)
 
     def _carry_out(self, word: str, statement: Statement, number: int) -> None:
-        """What a statement does; `word` is how it begins."""
+        """Applies a statement; `word` is how it begins."""
         text = statement.text
         if word.startswith("XA COMMIT"):
             self._replay(xa.name_of_statement(text))
@@ -187,7 +185,7 @@ class Batch:
 
     def _meet_prepare(self, message: bytes, number: int, moment_us: int) -> None:
         if self._aside is None:
-            raise damaged("a transaction is prepared that was not begun")
+            raise damaged("a transaction was prepared that had not begun")
         if xa.commits_at_once(message[ev.NUMBER_BYTES :]):
             self._replay(self._aside.name)
         else:
@@ -195,7 +193,7 @@ class Batch:
         self._complete(number, moment_us)
 
     def _replay(self, name: str) -> None:
-        """Makes the rows of a prepared group rows of the open transaction."""
+        """Turns the rows of a prepared group into rows of the open transaction."""
         kept: bytes | None = b""
         if self._aside is None or self._aside.parts:
             kept = self._memory.get(name)
@@ -213,7 +211,7 @@ class Batch:
 
 
 def _is_whole(message: bytes, kind: int) -> bool:
-    """Whether a rows event tells all columns."""
+    """Whether a rows event has all columns."""
     data = np.frombuffer(bytearray(message), np.uint8)
     width, at = lenenc(message, int(columns_place(data, 0, kind)))
     images = 2 if kind in (ev.UPDATE_ROWS_V1, ev.UPDATE_ROWS, ev.PARTIAL_UPDATE_ROWS) else 1

@@ -1,4 +1,4 @@
-"""What framing a binlog carries from batch to batch, and what it must know of the server."""
+"""What binlog framing carries from batch to batch, and what it must know about the server."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from headwater.source.mysql.binlog.xa import Aside
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """The last row of an open transaction, kept back so that its commit never comes without a row."""
+    """The last row of an open transaction, held back so that its commit never comes without a row."""
 
     op: int
     table: int
@@ -23,13 +23,13 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Carried:
-    """What framing a binlog must know between two batches, beside `FramedTo`."""
+    """What binlog framing must know between two batches, in addition to `FramedTo`."""
 
-    place: Position  # names and shift of the files that flow now
+    place: Position  # names and shift of the files being sent now
     number: int  # of the progress' position
     gtids: Gtids
     group: int = OUTSIDE
-    time_us: int = 0  # when the open transaction committed, if its beginning said so
+    time_us: int = 0  # when the open transaction committed, if its first event says so
     source: bytes = b""  # of the open transaction
     gno: int = 0
     aside: Aside | None = None
@@ -40,10 +40,10 @@ class Carried:
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """What framing must know of the server that sends the log.
+    """What framing must know about the server that sends the log.
 
-    `place` is any position in its binlog, for the names of files and the shift. `fold_names`: it compares names of
-    tables without regard to case, and writes them in lower case. `database` is the one whose tables are followed.
+    `place` is any position in its binlog, for file names and the shift. `fold_names`: it compares table names
+    case-insensitively and writes them in lower case. `database` is the one whose tables are followed.
     `hides_cascades`: rows that foreign keys change are not in its log, and nobody has waived them.
     """
 

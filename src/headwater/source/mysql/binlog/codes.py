@@ -1,4 +1,4 @@
-"""The log's type codes, as a table map gives them (ENUM and SET taken out of STRING), and the sizes of their values."""
+"""The log's type codes, as in a table map (ENUM and SET resolved from STRING), and the sizes of their values."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ INTEGER_BYTES = {TINY: 1, SHORT: 2, INT24: 3, LONG: 4, LONGLONG: 8}
 INTEGER_NAMES = {TINY: "tinyint", SHORT: "smallint", INT24: "mediumint", LONG: "int", LONGLONG: "bigint"}
 STRINGS = frozenset({VARCHAR, VAR_STRING, STRING, VARCHAR_COMPRESSED})
 BLOBS = frozenset({TINY_BLOB, MEDIUM_BLOB, LONG_BLOB, BLOB, BLOB_COMPRESSED})
-PREFIXED = BLOBS | {JSON, GEOMETRY, VECTOR}  # the modifier is how many bytes tell a value's length
-WHOLE_SECONDS = {TIMESTAMP: 4, DATETIME: 5, TIME: 3}  # bytes; and one for two digits of a second
+PREFIXED = BLOBS | {JSON, GEOMETRY, VECTOR}  # the modifier is the number of length bytes
+WHOLE_SECONDS = {TIMESTAMP: 4, DATETIME: 5, TIME: 3}  # bytes; plus one for every two fractional digits
 _FIXED = {
     **INTEGER_BYTES,
     FLOAT: 4,
@@ -32,13 +32,13 @@ _FIXED = {
     OLD_TIMESTAMP: 4,
     OLD_DATETIME: 8,
 }
-_SHORT_STRING = 255  # the longest column whose lengths take one byte
-_DIGITS_OF_WORD = 9  # decimals are packed by nine digits in four bytes
+_SHORT_STRING = 255  # the longest column whose length takes one byte
+_DIGITS_OF_WORD = 9  # decimals are packed as nine digits in four bytes
 _BYTES_OF_DIGITS = (0, 1, 1, 2, 2, 3, 3, 4, 4)
 
 
 def value_size(code: int, modifier: int) -> tuple[int, int] | None:
-    """How many bytes a value takes, and how many before it tell that (it is then 0 here); None for an unknown type."""
+    """The bytes that a value takes, and the length bytes before it (the first is then 0); None for an unknown type."""
     if code in _FIXED:
         return _FIXED[code], 0
     if code in WHOLE_SECONDS:
@@ -57,5 +57,5 @@ def value_size(code: int, modifier: int) -> tuple[int, int] | None:
 
 
 def decimal_bytes(precision: int, scale: int) -> int:
-    """How many bytes a packed decimal takes."""
+    """The bytes that a packed decimal takes."""
     return sum(n // _DIGITS_OF_WORD * 4 + _BYTES_OF_DIGITS[n % _DIGITS_OF_WORD] for n in (precision - scale, scale))

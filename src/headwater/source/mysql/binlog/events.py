@@ -1,4 +1,4 @@
-"""The binlog's events by number, and where the parts of a message stand."""
+"""The binlog's events by number, and the layout of a message."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ NUMBER_BYTES = 8  # a message begins with the number of the position after its e
 HEADER_BYTES = 19
 BODY = NUMBER_BYTES + HEADER_BYTES  # where an event's body begins in a message
 TIME, TYPE, SERVER, SIZE, LOG_POS, FLAGS = 0, 4, 5, 9, 13, 17  # in an event's header
-ARTIFICIAL = 0x20  # a header's flag: the event stands in no file
+ARTIFICIAL = 0x20  # a header flag: the event is in no file
 
 QUERY = 2
 ROTATE = 4
@@ -39,6 +39,6 @@ GROUP_COMMIT_ID = 2
 PREPARED_XA = 64
 COMPLETED_XA = 128
 
-# group states: between transactions, inside one, after a GTID event that does not tell yet what it begins
+# group states: between transactions, inside one, after a GTID event that does not yet say what it begins
 OUTSIDE, INSIDE, EXPECTING = 0, 1, 2
 EPOCH_US = 946_684_800_000_000  # 2000-01-01 UTC

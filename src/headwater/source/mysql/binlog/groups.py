@@ -1,4 +1,4 @@
-"""Where transactions begin and end among messages: all that cutting a flow needs to know."""
+"""Where transactions begin and end among messages: all that splitting a flow needs to know."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _GTID, _ANONYMOUS, _TAGGED, _MARIA = ev.GTID, ev.ANONYMOUS_GTID, ev.GTID_TAGGED,
 _STANDALONE, _COMPLETED_XA = ev.STANDALONE, ev.COMPLETED_XA
 _EPOCH_US = ev.EPOCH_US
 
-# words of at most eight letters as numbers
+# words of up to eight letters as numbers
 _BEGIN = int.from_bytes(b"BEGIN", "little")
 _COMMIT = int.from_bytes(b"COMMIT", "little")
 _ROLLBACK = int.from_bytes(b"ROLLBACK", "little")
@@ -29,7 +29,7 @@ _XA_END = int.from_bytes(b"XA END", "little")
 
 @kernel("int64(uint8[::1], int64, int64)")
 def number(data: Bytes, at: int, size: int) -> int:
-    """A little-endian number of `size` bytes. Unsigned places cannot count from the end, so no byte's is checked."""
+    """A little-endian number of `size` bytes. Unsigned indexes need no check for negative values."""
     first = np.uint64(at)
     value = 0
     for i in range(np.uint64(size)):
@@ -51,7 +51,7 @@ def query_text(data: Bytes, at: int) -> int:
 
 @kernel("int64(uint8[::1], int64, int64)")
 def query_kind(data: Bytes, at: int, end: int) -> int:
-    """What the text of a QUERY event is, as far as transactions are concerned: the server writes these itself."""
+    """The kind of a QUERY event's text, as far as transactions are concerned: the server writes these texts itself."""
     text = query_text(data, at)
     size = end - text
     if size == 5 and _starts(data, text, end, _BEGIN, 5):
@@ -75,7 +75,7 @@ def begins(kind: int) -> bool:
 
 @kernel("int64(uint8[::1], int64, int64)")
 def first_state(data: Bytes, at: int, kind: int) -> int:
-    """What a group is in after the event that begins it: only MariaDB's says whether a COMMIT will end it."""
+    """The state of a group after its first event: only MariaDB's says whether a COMMIT will end it."""
     if kind != _MARIA:
         return EXPECTING
     flags = int(data[at + BODY + 12])
@@ -84,7 +84,7 @@ def first_state(data: Bytes, at: int, kind: int) -> int:
 
 @kernel("int64(uint8[::1], int64, int64, int64, int64)")
 def next_state(data: Bytes, at: int, end: int, kind: int, state: int) -> int:
-    """What the log is in after a message."""
+    """The state of the log after a message."""
     if begins(kind):
         return first_state(data, at, kind)
     if kind in (_XID, _XA_PREPARE, _FORMAT):
@@ -102,7 +102,7 @@ def next_state(data: Bytes, at: int, end: int, kind: int, state: int) -> int:
 
 @kernel("int64(uint8[::1], int64, int64, int64)")
 def begin_time_us(data: Bytes, at: int, end: int, kind: int) -> int:
-    """When a group committed, in microseconds since 2000, if the event that begins it says so; else 0."""
+    """When a group committed, in microseconds since 2000, if its first event says so; otherwise 0."""
     if (kind in (_GTID, _ANONYMOUS)) and end - at >= BODY + 42 + 7:
         return (number(data, at + BODY + 42, 7) & 0x7FFFFFFFFFFFFF) - _EPOCH_US
     return 0
@@ -110,13 +110,13 @@ def begin_time_us(data: Bytes, at: int, end: int, kind: int) -> int:
 
 @kernel("int64(uint8[::1], int64)")
 def header_time_us(data: Bytes, at: int) -> int:
-    """A header's time, which has whole seconds."""
+    """A header's time, in whole seconds."""
     return number(data, at + 8, 4) * 1_000_000 - _EPOCH_US
 
 
 @kernel("UniTuple(int64, 6)(uint8[::1], int64[::1], boolean)")
 def find_boundary(data: Bytes, lengths: Longs, open: bool) -> tuple[int, int, int, int, int, int]:
-    """See `source.frames.Boundary`. A piece may be cut anywhere inside a transaction: framing holds a row back."""
+    """See `source.frames.Boundary`. A transaction may be split anywhere inside: framing holds a row back."""
     at = whole = whole_bytes = piece = piece_bytes = ends = position = 0
     state = INSIDE if open else OUTSIDE
     for i in range(len(lengths)):
@@ -127,9 +127,9 @@ def find_boundary(data: Bytes, lengths: Longs, open: bool) -> tuple[int, int, in
         if state == OUTSIDE:
             whole = i + 1
             whole_bytes = after
-            told = number(data, at, 8)
-            if told > position:
-                position = told
+            ends_at = number(data, at, 8)
+            if ends_at > position:
+                position = ends_at
             if before != OUTSIDE:
                 ends += 1
         elif state == INSIDE:
@@ -148,20 +148,20 @@ def find_end(data: Bytes, lengths: Longs, open: bool, position: int, time_us: in
     for i in range(len(lengths)):
         after = at + lengths[i]
         kind = int(data[at + _TYPE])
-        told = number(data, at, 8)
+        ends_at = number(data, at, 8)
         if begins(kind):
             began = i
             known = True
             moment = begin_time_us(data, at, after, kind)
             if moment == 0:
                 moment = header_time_us(data, at)
-            if position > 0 and told - number(data, at + _SIZE, 4) >= position:
+            if position > 0 and ends_at - number(data, at + _SIZE, 4) >= position:
                 return i
             if time_us > 0 and moment > time_us:
                 return i
         before = state
         state = next_state(data, at, after, kind, state)
-        if state == OUTSIDE and position > 0 and told >= position:
-            return began if before != OUTSIDE and known and told > position else i + 1
+        if state == OUTSIDE and position > 0 and ends_at >= position:
+            return began if before != OUTSIDE and known and ends_at > position else i + 1
         at = after
     return -1

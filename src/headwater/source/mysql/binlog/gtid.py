@@ -1,4 +1,4 @@
-"""Sets of transactions as MySQL and MariaDB write them: values that never change."""
+"""Sets of transactions as MySQL and MariaDB write them: immutable values."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from headwater.errors import DataError
 
-Interval = tuple[int, int]  # both ends belong to it
+Interval = tuple[int, int]  # both ends inclusive
 Run = tuple[bytes, int, int]  # a source as the log writes it, and the first and last of its transactions
 UUID_BYTES = 16
 _MARIA = re.compile(r"\d+-\d+-\d+(,\d+-\d+-\d+)*")
@@ -42,7 +42,7 @@ class MysqlGtids:
         return cls({source: _merged(intervals) for source, intervals in found.items()})
 
     def add(self, runs: Iterable[Run]) -> MysqlGtids:
-        """With more transactions."""
+        """The set with more transactions."""
         found = {source: list(intervals) for source, intervals in self.intervals.items()}
         touched = set()
         for source, first, last in runs:
@@ -57,7 +57,7 @@ class MysqlGtids:
         return any(first <= number <= last for first, last in self.intervals.get(source, ()))
 
     def within(self, other: MysqlGtids) -> bool:
-        """Whether the other set has all of this one."""
+        """Whether the other set contains all of this one."""
         return all(
             any(lo <= first and last <= hi for lo, hi in other.intervals.get(source, ()))
             for source, of in self.intervals.items()
@@ -65,7 +65,7 @@ class MysqlGtids:
         )
 
     def encode(self) -> bytes:
-        """The set as COM_BINLOG_DUMP_GTID wants it; the form with tags only if there are any."""
+        """The set in the format of COM_BINLOG_DUMP_GTID; the form with tags only if there are any."""
         tagged = any(len(source) > UUID_BYTES for source in self.intervals)
         count = len(self.intervals)
         out = bytearray((1 | count << 8 | 1 << 56 if tagged else count).to_bytes(8, "little"))
@@ -108,7 +108,7 @@ class MariaGtids:
         return cls(last)
 
     def add(self, runs: Iterable[Run]) -> MariaGtids:
-        """After more transactions, in the log's order."""
+        """The set after more transactions, in the log's order."""
         last = dict(self.last)
         for source, _first, number in runs:
             last[int.from_bytes(source[:4], "little")] = (int.from_bytes(source[4:8], "little"), number)
@@ -126,7 +126,7 @@ class MariaGtids:
         return domain in self.last and number <= self.last[domain][1]
 
     def within(self, other: MariaGtids) -> bool:
-        """Whether the other set has all of this one."""
+        """Whether the other set contains all of this one."""
         return all(d in other.last and number <= other.last[d][1] for d, (_server, number) in self.last.items())
 
     def __str__(self) -> str:

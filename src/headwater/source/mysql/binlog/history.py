@@ -1,8 +1,8 @@
-"""The names of columns where the log does not tell them: from what we knew, or from the upstream of now.
+"""The names of columns if the log lacks them: from what we knew, or from the current upstream.
 
-The upstream of now may be ahead of the log. Names from there hold only if no DDL of the table lies between; when such a
-DDL is met later the table breaks. All notes (a DDL was met, names came from there, columns were dropped) are kept, so a
-restart knows them.
+The current upstream may be ahead of the log. Names from there are valid only if no DDL of the table lies between; if
+such a DDL is met later, the table breaks. All notes (a DDL was met, names came from there, columns were dropped) are
+stored, so a restart knows them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from headwater.source.mysql.binlog.tablemap import TEXTUAL, TableMap, shape
 from headwater.source.mysql.catalog.types import labels
 
 MEND = "SET GLOBAL binlog_row_metadata = FULL"
-ASK_AGAIN_S = 5.0  # a table without names is not asked about at every statement
+ASK_AGAIN_S = 5.0  # a table without names is not queried at every statement
 
 _BLOBS = ("tinyblob", "blob", "mediumblob", "longblob", "tinytext", "text", "mediumtext", "longtext")
 _VARYING = (codes.VARCHAR, codes.VAR_STRING, codes.VARCHAR_COMPRESSED)
@@ -59,14 +59,14 @@ class NowColumn:
 
 @dataclass(frozen=True, slots=True)
 class Now:
-    """A table as the upstream has it now, and the number of a position after the question."""
+    """A table as the upstream has it now, and the number of a position after the query."""
 
     columns: tuple[NowColumn, ...]
     position: int
 
 
 class History:
-    """Finds the names of a table's columns. `ask` questions the upstream; None: it has no such table."""
+    """Finds the names of a table's columns. `ask` queries the upstream; None: it has no such table."""
 
     def __init__(self, ask: Callable[[str, str], Now | None]) -> None:
         self._ask = ask
@@ -90,7 +90,7 @@ class History:
         return found
 
     def primary_key(self, schema: str, table: str) -> frozenset[str]:
-        """The primary key that the upstream has now, in lower case; nothing if it cannot be known."""
+        """The primary key that the upstream has now, in lower case; empty if it cannot be known."""
         try:
             now = self._ask(schema, table)
         except HeadwaterError as e:
@@ -100,7 +100,7 @@ class History:
         return frozenset(c.name.lower() for c in now.columns if c.key) if now is not None else frozenset()
 
     def met_ddl(self, id: int, number: int, memory: Memory) -> str:
-        """Notes that a table's description changed at a position; says why earlier rows were named wrongly, if so."""
+        """Records that a table's description changed at a position; returns why earlier rows were misnamed, if so."""
         memory.put(_ddl(id), 0, str(number).encode())
         self._refused.pop(id, None)
         kept = memory.get(_names(id))
@@ -112,18 +112,18 @@ class History:
         return f"its columns changed while their names were unknown; {MEND} prevents that"
 
     def met_drop(self, id: int, names: Iterable[str], number: int, memory: Memory) -> None:
-        """Notes columns that a statement dropped: the last description of the table still has them."""
+        """Records columns that a statement dropped: the table's last description still has them."""
         memory.put(_gone(id), 0, json.dumps(dict.fromkeys(names, number) | _dropped(id, memory)).encode())
 
     def gone(self, id: int, number: int, memory: Memory) -> frozenset[str]:
         """The columns that were dropped between the table's last description and a position.
 
-        A batch that is framed again after a crash may find notes of what comes later in it.
+        A batch that is framed again after a crash may find notes from its own later part.
         """
         return frozenset(name for name, at in _dropped(id, memory).items() if at < number)
 
     def described(self, id: int, memory: Memory) -> None:
-        """The log described the table anew: that tells which columns it has."""
+        """Notes that the log has described the table again, which tells its columns."""
         if memory.get(_gone(id)) is not None:
             memory.remove(_gone(id))
 
@@ -145,7 +145,7 @@ class History:
 
 
 def _with_hidden(now: Now, table: TableMap) -> Now:
-    """With the columns that MariaDB writes and does not show: a hash for each unique key over a text of any length.
+    """With the columns that MariaDB writes but does not show: a hash for each unique key over text of any length.
 
     If they are dropped columns instead, the DROP lies between these rows and now, and breaks the table when it is met.
     """
@@ -162,11 +162,11 @@ def _codes(data_type: str) -> tuple[int, ...]:
 
 def _named(table: TableMap, column: LogColumn, now: NowColumn) -> LogColumn:
     named = replace(column, name=now.name, key=now.key)
-    if not table.signed_told:
+    if not table.has_signs:
         named = replace(named, unsigned="unsigned" in now.column_type.lower())
-    if not table.charset_told and column.type_oid in TEXTUAL:
+    if not table.has_charsets and column.type_oid in TEXTUAL:
         named = replace(named, charset=now.charset or "binary")
-    if not table.labels_told and column.type_oid in (codes.ENUM, codes.SET):
+    if not table.has_labels and column.type_oid in (codes.ENUM, codes.SET):
         named = replace(named, labels=labels(now.column_type), charset=now.charset)
     return named
 

@@ -1,4 +1,4 @@
-"""Where the row images of an event stand: found by the sizes of the table's columns."""
+"""Where an event's row images are, found by the sizes of the table's columns."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def find_slot(table_id: int, keys: Longs, slots: Longs) -> int:
 
 @kernel("UniTuple(int64, 2)(uint8[::1], int64)")
 def lenenc(data: Bytes, at: int) -> tuple[int, int]:
-    """A length-encoded number, and what follows it."""
+    """A length-encoded number, and the offset after it."""
     first = int(data[at])
     if first < 251:
         return first, at + 1
@@ -63,7 +63,7 @@ def all_set(data: Bytes, at: int, bits: int) -> bool:
 
 @kernel("int64(uint8[::1], int64, int64, int64, int64, int32[:, ::1])")
 def image_end(data: Bytes, at: int, end: int, first: int, count: int, columns: Ints) -> int:
-    """Where the row image at `at` ends, or a place beyond `end` if it does not."""
+    """Where the row image at `at` ends, or an offset beyond `end` if it does not."""
     nulls = at
     at += (count + 7) >> 3
     for c in range(count):
@@ -81,7 +81,7 @@ def image_end(data: Bytes, at: int, end: int, first: int, count: int, columns: I
 
 @kernel("int64(uint8[::1], int64, int64)")
 def columns_place(data: Bytes, at: int, kind: int) -> int:
-    """Where the rows event in the message at `at` tells how many columns it has."""
+    """Where the rows event in the message at `at` has its number of columns."""
     place = at + BODY + 8
     return place + number(data, place, 2) if kind >= 30 else place
 
@@ -90,7 +90,7 @@ def columns_place(data: Bytes, at: int, kind: int) -> int:
 def has_rows(data: Bytes, at: int, end: int, kind: int) -> bool:
     """Whether a rows event has rows: one without only ends its statement, under a number that is no table's.
 
-    (Which number that is depends on the version, and tables get each of them sooner or later.)
+    (Which number that is depends on the version, and every number becomes a table's sooner or later.)
     """
     width, place = lenenc(data, columns_place(data, at, kind))
     return place + ((width + 7) >> 3) * (2 if kind in (24, 31) else 1) < end
@@ -114,13 +114,13 @@ def add_rows(
     columns: Ints,
     steps: Ints,
 ) -> int:
-    """Adds the rows of an event. What does not fit the table's description is left for a slower look."""
+    """Adds the rows of an event. Rows that do not match the table's description are left to slower code."""
     body = at + BODY
     table_id = number(data, body, 6)
     slot = find_slot(table_id, keys, slots)
     if slot < 0:
         return LOOK if has_rows(data, at, end, kind) else DONE
-    if not info[slot, FOLLOWED] or not info[slot, DESCRIBED]:  # the latter: it is broken, and its rows are of no use
+    if not info[slot, FOLLOWED] or not info[slot, DESCRIBED]:  # the latter: it is broken, and its rows are useless
         return DONE
     place = columns_place(data, at, kind)
     what = kind - 30 if kind >= 30 else kind - 23
@@ -144,7 +144,7 @@ def add_rows(
             return FULL
         at_image = place
         for _ in range(images):
-            # written out, because a call costs more than all of it; runs of fixed columns are one step
+            # inlined, because a call costs more than all of this; runs of fixed columns are one step
             nulls = 0
             after = at_image + bitmap
             if after <= end:

@@ -1,6 +1,6 @@
-"""Differences between JSON documents, as MySQL logs them, applied to the document that they were taken from.
+"""JSON diffs, as MySQL logs them, applied to the document that they were taken from.
 
-Documents are MySQL's binary JSON, here as elsewhere in the log. Scalars are never looked into.
+Documents are MySQL's binary JSON, as elsewhere in the log. Scalars are never inspected.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _UNESCAPED = json.JSONDecoder().raw_decode
 
 @dataclass(slots=True)
 class Scalar:
-    """A value that is no container: its kind and its bytes."""
+    """A value that is not a container: its kind and its bytes."""
 
     kind: int
     data: bytes
@@ -36,17 +36,17 @@ class Array:
 
 @dataclass(slots=True)
 class Object:
-    """Members in the server's order: by length of the key, then by its bytes."""
+    """Members in the server's order: by key length, then by key bytes."""
 
     members: dict[bytes, Node]
 
 
 Node = Scalar | Array | Object
-Leg = bytes | int  # of a path: a key or a place
+Leg = bytes | int  # of a path: a key or an array index
 
 
 def apply_diffs(document: bytes, diffs: bytes) -> bytes:
-    """The document after the differences: replaced, inserted and removed values, each under its path."""
+    """The document after the diffs: replaced, inserted and removed values, each by its path."""
     try:
         root = _read(document[0], document[1:], 0)
         at = 0
@@ -62,7 +62,7 @@ def apply_diffs(document: bytes, diffs: bytes) -> bytes:
                 at += length
             root = _applied(root, kind, path, value)
     except (IndexError, KeyError, ValueError, struct.error) as e:
-        raise damaged("a difference does not fit its JSON document") from e
+        raise damaged("a diff does not fit its JSON document") from e
     found, data = _written(root)
     return bytes([found]) + data
 

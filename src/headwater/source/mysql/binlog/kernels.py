@@ -1,7 +1,7 @@
-"""The walk over a batch's events: rows, transactions and their numbers, as far as nothing new is met.
+"""The walk over a batch's events: rows, transactions and their numbers, as long as nothing new is met.
 
-`walk` stops at whatever it does not know (a table that was not described yet, a statement, a prepared transaction);
-framing looks at that message and lets it go on behind it.
+`walk` stops at anything it does not know (a table not yet described, a statement, a prepared transaction);
+framing handles that message and resumes the walk after it.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ _EPOCH_US = ev.EPOCH_US
 
 @kernel("UniTuple(int64, 2)(uint8[::1], int64)")
 def varlen(data: Bytes, at: int) -> tuple[int, int]:
-    """A number of MySQL's serialization (the first byte's low one-bits count further bytes), and what follows it."""
+    """A number in MySQL's serialization (the first byte's low one-bits count further bytes), and its end."""
     first = int(data[at])
     more = 0
     while more < 8 and first >> more & 1:
@@ -72,7 +72,7 @@ def varlen(data: Bytes, at: int) -> tuple[int, int]:
 
 @kernel("UniTuple(int64, 2)(uint8[::1], int64, int64, uint8[::1])")
 def tagged_gtid(data: Bytes, at: int, end: int, source: Bytes) -> tuple[int, int]:
-    """A tagged GTID event: fills `source` (length first), and gives the number and the commit time (since 2000)."""
+    """A tagged GTID event: fills `source` (length first), and returns the number and the commit time (since 2000)."""
     at += BODY
     _version, at = varlen(data, at)
     _size, at = varlen(data, at)
@@ -183,7 +183,7 @@ def _begin(data: Bytes, at: int, end: int, kind: int, s: Longs, sources: Bytes, 
 
 @kernel("boolean(uint8[::1], int64, int64, int64[::1], int64[::1], int64[:, ::1], uint8[::1])")
 def _known_map(data: Bytes, at: int, end: int, keys: Longs, slots: Longs, info: Longs, maps: Bytes) -> bool:
-    """Whether a table map says what is known already (and described, if anybody follows the table)."""
+    """Whether a table map repeats a known one (already described, if anybody follows the table)."""
     slot = find_slot(number(data, at + BODY, 6), keys, slots)
     if slot < 0 or (info[slot, FOLLOWED] and not info[slot, DESCRIBED]):
         return False
@@ -192,7 +192,7 @@ def _known_map(data: Bytes, at: int, end: int, keys: Longs, slots: Longs, info: 
         return False
     here, known = np.uint64(at + BODY + 8), np.uint64(info[slot, MAP_START])
     differ = np.uint8(0)
-    for i in range(np.uint64(length)):  # to the end, many bytes at once, as nearly always nothing differs
+    for i in range(np.uint64(length)):  # compare to the end, many bytes at once, because usually nothing differs
         differ |= data[here + i] ^ maps[known + i]
     return bool(differ == 0)
 
@@ -220,12 +220,12 @@ def walk(
     steps: Ints,
     maps: Bytes,
 ) -> int:
-    """Goes on from message MESSAGE at byte AT; stops there when it cannot go on alone, else at the end (DONE)."""
+    """Continues at message MESSAGE at byte AT; stops where it needs help, otherwise at the end (DONE)."""
     for i in range(s[MESSAGE], len(lengths)):
         at = s[AT]
         end = at + lengths[i]
         kind = int(data[at + _TYPE])
-        told = number(data, at, 8)
+        ends_at = number(data, at, 8)
         inside = s[GROUP] != _OUTSIDE
         code = DONE
         if 23 <= kind <= 25 or 30 <= kind <= 32:
@@ -236,7 +236,9 @@ def walk(
         elif kind in (_GTID, _ANONYMOUS, _TAGGED, _MARIA):
             if s[GROUP] == _INSIDE:
                 code = DAMAGED
-            elif inside and not complete(s, told - number(data, at + _SIZE, 4), header_time_us(data, at), done, runs):
+            elif inside and not complete(
+                s, ends_at - number(data, at + _SIZE, 4), header_time_us(data, at), done, runs
+            ):
                 code = FULL
             elif _begin(data, at, end, kind, s, sources, count, source) < 0:
                 code = SOURCE_UNKNOWN
@@ -245,23 +247,23 @@ def walk(
         elif kind == _XID:
             if not inside or s[ASIDE]:
                 code = LOOK
-            elif not complete(s, told, header_time_us(data, at), done, runs):
+            elif not complete(s, ends_at, header_time_us(data, at), done, runs):
                 code = FULL
         elif kind == _QUERY:
             text = query_kind(data, at, end)
             if text == BEGIN and s[GROUP] == _EXPECTING:
                 s[GROUP] = _INSIDE
             elif text == COMMIT and s[GROUP] == _INSIDE and not s[ASIDE]:
-                if not complete(s, told, header_time_us(data, at), done, runs):
+                if not complete(s, ends_at, header_time_us(data, at), done, runs):
                     code = FULL
             else:
                 code = LOOK
         elif kind in (_PARTIAL, _XA_PREPARE, _INCIDENT, _LOAD):
             code = LOOK
         elif kind == _FORMAT and s[GROUP] == _INSIDE:
-            code = DONE if told == 0 else LOOK
-        elif not inside and told > s[POSITION]:
-            s[POSITION] = told
+            code = DONE if ends_at == 0 else LOOK
+        elif not inside and ends_at > s[POSITION]:
+            s[POSITION] = ends_at
         if code != DONE:
             return code
         s[AT] = end

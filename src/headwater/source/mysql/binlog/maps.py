@@ -13,11 +13,11 @@ from headwater.source.mysql.binlog import tablemap
 from headwater.source.mysql.binlog.tablemap import TableMap
 
 KEYS_FIRST = 1024
-KEYS_MOST = 1 << 16  # table numbers grow with every DDL; between transactions they may all be forgotten
+KEYS_MOST = 1 << 16  # table numbers grow with every DDL; between transactions they can all be discarded
 
 
 class Maps:
-    """Table descriptions met in a flow, by content; the arrays only grow, and are read by the kernels.
+    """Table descriptions met in a flow, by content; the arrays only grow, and the kernels read them.
 
     `active` says which description each table number has now.
     """
@@ -37,20 +37,20 @@ class Maps:
         self._followed: frozenset[int] = frozenset()
 
     def slot(self, content: bytes) -> int:
-        """The slot of a table map's content, which is read if it is new."""
+        """The slot of a table map's content, which is parsed if it is new."""
         if content not in self._by_content:
             self._by_content[content] = self._add(tablemap.parse(content, self._mariadb), content)
         return self._by_content[content]
 
     def use(self, table_id: int, slot: int) -> None:
-        """From here on rows with this table number are written as the slot says."""
+        """From here on, rows with this table number are written as the slot describes."""
         if 2 * len(self.active) >= len(self.keys):
             self._rehash(2 * len(self.keys))
         self.active[table_id] = slot
         self._enter(table_id, slot)
 
     def restore(self, active: Mapping[int, int], described: Iterable[int]) -> None:
-        """Goes back to what an earlier batch knew."""
+        """Restores the state of an earlier batch."""
         self.active = dict(active)
         self._rehash(max(KEYS_FIRST, 1 << (2 * len(self.active)).bit_length()))
         self.info[:, k.DESCRIBED] = 0
@@ -58,20 +58,20 @@ class Maps:
             self.info[slot, k.DESCRIBED] = 1
 
     def forget(self) -> None:
-        """Between transactions no table number is needed any more; called now and then."""
+        """Discards table numbers, which are not needed between transactions; called occasionally."""
         if len(self.active) > KEYS_MOST:
             self.active = {}
             self._rehash(KEYS_FIRST)
 
     def follow(self, ids: frozenset[int]) -> None:
-        """Tells whose rows are wanted."""
+        """Sets whose rows are wanted."""
         if ids != self._followed:
             self._followed = ids
             for slot, table in enumerate(self.tables):
                 self.info[slot, k.FOLLOWED] = table.id in ids
 
     def describe(self, table: int, slot: int | None) -> None:
-        """Rows of the table now stand under the description of `slot`, or (None) of none yet."""
+        """Rows of the table now have the description of `slot`, or (None) none yet."""
         self.info[self.info[:, k.TABLE] == table, k.DESCRIBED] = 0
         if slot is not None:
             self.info[slot, k.DESCRIBED] = 1
@@ -111,14 +111,14 @@ class Maps:
 
 
 def _with_room(array: Any, size: int) -> Any:
-    """The array, or a longer one with the same beginning."""
+    """The array, or a longer copy of it."""
     while len(array) < size:
         array = np.concatenate([array, np.zeros_like(array)])
     return array
 
 
 def _steps(sizes: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """A row without NULLs: so many fixed bytes, then (unless it is 0) so many bytes of length and what they count."""
+    """A row without NULLs: steps of fixed bytes, then (unless 0) length bytes and the bytes they count."""
     steps, fixed = [], 0
     for size, prefix in sizes:
         fixed += size

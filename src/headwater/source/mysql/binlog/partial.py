@@ -1,7 +1,7 @@
-"""Updates that the log tells in part: rows of a PARTIAL_UPDATE_ROWS event as the whole rows that they stand for.
+"""Partial updates: the rows of a PARTIAL_UPDATE_ROWS event as whole rows.
 
-A session with binlog_row_value_options=PARTIAL_JSON writes all its updates so. The event is that of an update, but for
-options behind each before image; where they say so, JSON values of the after image are differences from the former.
+A session with binlog_row_value_options=PARTIAL_JSON writes all its updates this way. The event is that of an update,
+plus options after each before-image; if they say so, JSON values of the after-image are diffs against the former.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _LENGTH_BYTES = 4  # before a JSON value
 
 
 def whole_rows(body: bytes, table: TableMap) -> Iterator[bytes]:
-    """For each row its before image and its whole after image, one behind the other; `body` is the event's."""
+    """For each row its before-image and its whole after-image, one after the other; `body` is the event's."""
     at = _TABLE_ID_BYTES + _FLAG_BYTES
     at += int.from_bytes(body[at : at + 2], "little")
     count, at = lenenc(body, at)
@@ -45,11 +45,11 @@ def whole_rows(body: bytes, table: TableMap) -> Iterator[bytes]:
 
 
 def _whole(column: int, before: bytes | None, after: bytes, partial: bool) -> bytes:
-    """A value of the after image, with its length."""
+    """A value of the after-image, with its length."""
     if not partial:
         return after
     if before is None:
-        raise damaged(f"column {column} differs from nothing")
+        raise damaged(f"column {column} has a diff without a base")
     document = apply_diffs(before[_LENGTH_BYTES:], after[_LENGTH_BYTES:])
     return len(document).to_bytes(_LENGTH_BYTES, "little") + document
 

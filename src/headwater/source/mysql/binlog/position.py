@@ -1,4 +1,4 @@
-"""Where a MySQL log stands: a file, an offset, and the transactions up to there; and the numbers that stand for it."""
+"""Positions in a MySQL log: a file, an offset, and the transactions up to there; and their numbers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from headwater.errors import DataError
 
-OFFSET_BITS = 36  # a binlog file may exceed max_binlog_size by one transaction; 64 GB hold any
+OFFSET_BITS = 36  # a binlog file may exceed max_binlog_size by one transaction; 64 GB are enough for any
 _OFFSET = (1 << OFFSET_BITS) - 1
 _TEXT = re.compile(r"(?P<base>.+?)\.(?P<file>\d+):(?P<offset>\d+)(?:@(?P<shift>-?\d+))?(?: (?P<gtids>\S+))?", re.S)
 
@@ -18,7 +18,7 @@ class Position:
     """A place in a server's binlog. Text: `FILE:OFFSET[@SHIFT][ GTIDS]`.
 
     `file` is the number in the file's name, `digits` its width there. `shift` is added to it after a failover, so that
-    the numbers of one connection go on growing. `gtids` are the transactions up to here, if the server numbers them.
+    the numbers of one connection keep growing. `gtids` are the transactions up to here, if the server numbers them.
     """
 
     base: str
@@ -38,7 +38,7 @@ class Position:
 
     @classmethod
     def of(cls, name: str, offset: int, shift: int = 0, gtids: str = "") -> Position:
-        """A place in a file that the server names."""
+        """A place in a file with the server's name for it."""
         base, _, number = name.rpartition(".")
         return cls(base, int(number), len(number), offset, shift, gtids)
 
@@ -63,6 +63,6 @@ class Position:
 
 
 def table_number(schema: str, name: str) -> int:
-    """The upstream id of a table: the log knows tables by name only."""
+    """The upstream id of a table: the log identifies tables by name only."""
     digest = hashlib.blake2b(f"{schema}\0{name}".encode(), digest_size=8).digest()
     return int.from_bytes(digest, "big") & ((1 << 63) - 1)

@@ -1,4 +1,4 @@
-"""Table maps: what the log says of a table before it writes rows of it."""
+"""Table maps: the log's description of a table before its rows."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from headwater.source.mysql.client.unpack import damaged, lenenc
 NUMERIC = frozenset({*codes.INTEGER_BYTES, codes.FLOAT, codes.DOUBLE, codes.DECIMAL, codes.YEAR})
 TEXTUAL = codes.STRINGS | codes.BLOBS
 
-_PLAIN = "utf8mb4"  # how labels are read whose charset is binary, or not told
+_PLAIN = "utf8mb4"  # how labels are read if their charset is binary or missing
 
 # the optional metadata's fields
 _SIGNEDNESS, _DEFAULT_CHARSET, _COLUMN_CHARSET, _NAMES, _SETS, _ENUMS = 1, 2, 3, 4, 5, 6
@@ -27,9 +27,9 @@ _KEY, _KEY_WITH_PREFIX, _LABEL_DEFAULT_CHARSET, _LABEL_CHARSET = 8, 9, 10, 11
 class TableMap:
     """A table as the log describes it.
 
-    `columns` have names only if `named`; `told` says which of signedness, character sets and labels the log knows.
-    `sizes` are (bytes, bytes of length before them) per column: all that cutting a row needs. `unreadable` says why
-    the description could not be read: a table then has no columns here, and nobody else is concerned.
+    `columns` have names only if `named`; `has_…` says which metadata the log has.
+    `sizes` are (bytes, length bytes before them) per column: all that splitting a row needs. `unreadable` says why
+    the description could not be read: such a table has no columns here, and no other table is affected.
     """
 
     schema: str
@@ -37,9 +37,9 @@ class TableMap:
     columns: tuple[LogColumn, ...]
     sizes: tuple[tuple[int, int], ...]
     named: bool
-    signed_told: bool = False
-    charset_told: bool = False
-    labels_told: bool = False
+    has_signs: bool = False
+    has_charsets: bool = False
+    has_labels: bool = False
     unreadable: str = ""
 
     @property
@@ -53,8 +53,8 @@ class TableMap:
 
     @property
     def complete(self) -> bool:
-        """The log says everything itself."""
-        return self.named and self.signed_told and self.charset_told and self.labels_told
+        """Whether the log has everything itself."""
+        return self.named and self.has_signs and self.has_charsets and self.has_labels
 
 
 def shape(columns: Sequence[LogColumn]) -> tuple[tuple[int, int], ...]:
@@ -63,9 +63,9 @@ def shape(columns: Sequence[LogColumn]) -> tuple[tuple[int, int], ...]:
 
 
 def parse(content: bytes, mariadb: bool) -> TableMap:
-    """A table map event's content, behind the table's number and flags.
+    """A table map event's content, after the table's number and flags.
 
-    The log describes every table of the server. What cannot be read is a matter of that one table: it is `unreadable`.
+    The log describes every table of the server. An unreadable description affects only that table: it is `unreadable`.
     """
     names = []
     at = 0
@@ -78,8 +78,8 @@ def parse(content: bytes, mariadb: bool) -> TableMap:
         return _described(schema, table, content, at, mariadb)
     except DataError as e:
         return TableMap(schema, table, (), (), named=False, unreadable=e.message)
-    except (LookupError, ValueError) as e:  # a form that no version we know writes
-        return TableMap(schema, table, (), (), named=False, unreadable=f"its description is of an unknown form ({e})")
+    except (LookupError, ValueError) as e:  # a form that no known version writes
+        return TableMap(schema, table, (), (), named=False, unreadable=f"its description has an unknown form ({e})")
 
 
 def _described(schema: str, table: str, content: bytes, at: int, mariadb: bool) -> TableMap:
@@ -113,7 +113,7 @@ def _metadata_width(type: int) -> int:
 
 
 def _real(type: int, metadata: bytes) -> tuple[int, int]:
-    """The type and its modifier: an enumeration and a set stand in the log as a STRING, its length in odd bits."""
+    """The type and its modifier: the log writes an enum or set as a STRING, with its length in odd bits."""
     if type == codes.DECIMAL:
         return type, metadata[0] << 8 | metadata[1]
     if type == codes.STRING:
@@ -135,7 +135,7 @@ def _fields(content: bytes, at: int) -> Iterator[tuple[int, bytes]]:
 
 
 def _with_metadata(bare: TableMap, fields: dict[int, bytes], counted: int) -> TableMap:
-    """`counted` is a type without text that the server counts among the textual ones nevertheless."""
+    """Adds the optional metadata; `counted` is a type without text that the server still counts as textual."""
     columns = list(bare.columns)
     numeric = [i for i, c in enumerate(columns) if c.type_oid in NUMERIC]
     textual = [i for i, c in enumerate(columns) if c.type_oid in TEXTUAL or c.type_oid == counted]
@@ -161,15 +161,15 @@ def _with_metadata(bare: TableMap, fields: dict[int, bytes], counted: int) -> Ta
     for i in _key(fields):
         columns[i] = replace(columns[i], key=True)
     charsets = bool(fields.keys() & {_DEFAULT_CHARSET, _COLUMN_CHARSET})
-    # of a collation that we do not know, the upstream's catalog tells the charset, and the labels in characters
+    # for an unknown collation, the upstream's catalog has the charset and the labels in characters
     unknown = {i for i in (*textual, *labelled) if not columns[i].charset and columns[i].type_oid != counted}
     return replace(
         bare,
         columns=tuple(columns),
         named=bare.named or _NAMES in fields,
-        signed_told=not numeric or _SIGNEDNESS in fields,
-        charset_told=not textual or (charsets and unknown.isdisjoint(textual)),
-        labels_told=not labelled or (bool(fields.keys() & {_SETS, _ENUMS}) and unknown.isdisjoint(labelled)),
+        has_signs=not numeric or _SIGNEDNESS in fields,
+        has_charsets=not textual or (charsets and unknown.isdisjoint(textual)),
+        has_labels=not labelled or (bool(fields.keys() & {_SETS, _ENUMS}) and unknown.isdisjoint(labelled)),
     )
 
 

@@ -29,12 +29,12 @@ class Tables:
         self._server, self._history, self._maps, self._memory = server, history, maps, memory
         self._written = written
         self._followed = memory.followed()
-        self._met: dict[int, tuple[LogColumn, ...]] = {}  # the last descriptions of this batch, and those before it
+        self._met: dict[int, tuple[LogColumn, ...]] = {}  # the last descriptions in this batch, and those before it
         self._broken: set[int] = set()
         maps.follow(self._followed)
 
     def describe(self, message: bytes) -> None:
-        """A table map that is new, or of a table whose rows are not described yet."""
+        """Handles a table map that is new, or whose table's rows are not described yet."""
         slot = self._maps.slot(message[ev.BODY + 8 :])
         self._maps.use(_table_id(message), slot)
         info = self._maps.info[slot]
@@ -56,7 +56,7 @@ class Tables:
         self._maps.describe(table.id, slot)
 
     def of_rows(self, message: bytes) -> TableMap | None:
-        """The table of a rows event; None if its rows are of no use."""
+        """The table of a rows event; None if its rows are not needed."""
         slot = self._maps.active.get(_table_id(message))
         if slot is None:
             raise damaged("rows of a table come without its description")
@@ -64,7 +64,7 @@ class Tables:
         return self._maps.tables[slot] if info[k.FOLLOWED] and info[k.DESCRIBED] else None
 
     def apply(self, statement: Statement, number: int) -> None:
-        """What a statement does to the tables that are followed."""
+        """Applies a statement to the followed tables."""
         for e in ddl.effects(statement):
             if e.does is ddl.Does.BREAK_ALL:
                 if self._concerns(statement):
@@ -75,7 +75,7 @@ class Tables:
                 self.break_all(e.reason)
 
     def break_table(self, id: int, schema: str, table: str, reason: str) -> None:
-        """One row that says that the table cannot be followed past here; one for each table and batch."""
+        """Writes a row that says that the table cannot be followed past here; one per table and batch."""
         if id not in self._broken:
             self._broken.add(id)
             columns = self._columns(id)
@@ -84,26 +84,26 @@ class Tables:
         self._forget_description(id)
 
     def break_all(self, reason: str) -> None:
-        """Breaks every table that is followed."""
+        """Breaks every followed table."""
         for id in sorted(self._followed):
             self._break_known(id, reason)
 
     def break_open(self, reason: str) -> None:
-        """Breaks the tables that the open transaction wrote: all of them if its beginning is not at hand."""
+        """Breaks the tables that the open transaction wrote: all tables if its beginning is no longer available."""
         for id in self._written.open_tables() if self._written.whole else sorted(self._followed):
             self._break_known(id, reason)
 
     def undo(self, reason: str) -> None:
-        """Takes back the open transaction, which did not happen; what of it is published breaks the tables."""
+        """Undoes the open transaction, which did not happen; if part of it is published, that breaks the tables."""
         if self._written.whole:
             self._written.forget_open_rows()
         else:
             self.break_all(reason)
 
     def _concerns(self, statement: Statement) -> bool:
-        """Whether the statement may have touched our database: MySQL says which ones it touched."""
-        told = statement.databases
-        return told is None or self._fold(self._server.database) in {self._fold(name) for name in told}
+        """Whether the statement may have touched our database: MySQL logs which ones it touched."""
+        databases = statement.databases
+        return databases is None or self._fold(self._server.database) in {self._fold(name) for name in databases}
 
     def _apply_effect(self, e: ddl.Effect, statement: Statement, number: int) -> None:
         schema, table = self._fold(e.schema), self._fold(e.table)
@@ -127,7 +127,7 @@ class Tables:
                 self.break_table(id, schema, table, wrong)
 
     def _subject(self, id: int, schema: str, table: str, e: ddl.Effect, number: int) -> Subject:
-        """A table as far as an alteration of it is judged."""
+        """A table, as far as judging an alteration needs it."""
         logged = {c.name.lower(): c for c in self._columns(id)}
         primary = frozenset(name for name, c in logged.items() if c.key)
         if not logged and any(c.touches in (Touches.INDEX, Touches.TYPE) for c in e.alterations):

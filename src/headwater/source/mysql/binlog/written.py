@@ -1,4 +1,4 @@
-"""What a batch becomes: rows, completed transactions and descriptions, in arrays that grow as they fill."""
+"""The output of a batch: rows, completed transactions and descriptions, in arrays that grow as they fill."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from headwater.source.mysql.binlog.gtid import Run
 from headwater.source.mysql.binlog.kernels import complete, walk
 from headwater.source.mysql.binlog.maps import Maps
 
-BYTES_PER_ROW = 16  # fewer than nearly any row has: what is not used costs no memory, and room is doubled at need
+BYTES_PER_ROW = 16  # smaller than nearly any row: unused room costs no memory, and room is doubled as needed
 
 
 class Written:
-    """The outcome of a batch while it is being framed. `state` is the walk's; see `state`.
+    """The output of a batch while it is being framed. `state` is the walk's; see `state`.
 
-    `size` is how many bytes the frames' data has so far: the batch's own, and behind them whatever `append` added.
+    `size` is the number of bytes in the frames' data so far: the batch's own, and after them whatever `append` added.
     """
 
     def __init__(self, before: FramedTo, size: int) -> None:
         self.state: Longs = np.zeros(k.STATE_LENGTH, np.int64)
         self.relations: list[Relation] = []
         self.size = size
-        self.base = 0  # where the messages that are being walked stand in the frames' data
+        self.base = 0  # where the messages being walked are in the frames' data
         self._before = before
         self._op = np.empty(size // BYTES_PER_ROW + 64, np.int8)
         self._longs = np.empty((4, len(self._op)), np.int64)
@@ -47,7 +47,7 @@ class Written:
 
     @property
     def whole(self) -> bool:
-        """Every row of the open transaction is still at hand."""
+        """Whether every row of the open transaction is still available."""
         return int(self.state[k.FIRST]) >= self._before.next_index
 
     def walk(self, data: Bytes, lengths: Longs, maps: Maps) -> int:
@@ -66,17 +66,17 @@ class Written:
                 return code
 
     def append(self, data: bytes) -> int:
-        """Puts bytes behind the batch's own; where they begin."""
+        """Appends bytes after the batch's own; returns their offset."""
         self._extra.append(data)
         self.size += len(data)
         return self.size - len(data)
 
     def move(self, first: int, base: int) -> None:
-        """The messages of the rows from `first` on stand at `base`."""
+        """Sets the messages of the rows from `first` on to be at `base`."""
         self._longs[2, first : self.row] += base
 
     def add_row(self, op: int, table: int, payload: bytes) -> None:
-        """A row of the open transaction that no kernel found."""
+        """Adds a row of the open transaction that no kernel found."""
         s = self.state
         while s[k.ROW] >= len(self._op):
             self._grow()
@@ -97,22 +97,22 @@ class Written:
         return list(np.unique(self._longs[1, s[k.ROW] - (s[k.NEXT] - s[k.FIRST]) : s[k.ROW]]).tolist())
 
     def forget_open_rows(self) -> None:
-        """Takes the open transaction's rows back; it must be `whole`."""
+        """Removes the open transaction's rows; it must be `whole`."""
         s = self.state
         s[k.ROW] -= s[k.NEXT] - s[k.FIRST]
         s[k.NEXT] = s[k.FIRST]
 
     def runs(self) -> list[Run]:
-        """The numbers of the transactions that ended."""
+        """The numbers of the completed transactions."""
         found = self._runs[:, : self.state[k.RUNS]].T.tolist()
         return [(self.source(source), first, last) for source, first, last in found]
 
     def source(self, source: int) -> bytes:
-        """Who numbered a transaction, as the log writes it; nothing for -1."""
+        """The source that numbered a transaction, as the log writes it; empty for -1."""
         return bytes(self._sources[source, 1 : 1 + int(self._sources[source, 0])]) if source >= 0 else b""
 
     def frames(self, data: Bytes) -> tuple[Frames, Held | None]:
-        """The frames, and the row that stays behind: the last one of an open transaction."""
+        """The frames, and the row held back: the last one of an open transaction."""
         if self._extra:
             data = np.concatenate([data, *(np.frombuffer(e, np.uint8) for e in self._extra)])
         held = self._hold_back(data)

@@ -1,4 +1,4 @@
-"""Transactions in two phases: their rows are in the log when they are prepared, and count when they commit."""
+"""Two-phase transactions: their rows are in the log when they are prepared, and count when they commit."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from headwater.source.mysql.client.unpack import damaged
 
 _XID = re.compile(r"XA\s+(START|END|COMMIT|ROLLBACK)\s+X'([0-9a-f]*)',X'([0-9a-f]*)',(-?\d+)", re.I)
 _LENGTH_BYTES = 4
-# what may stand before a statement's verb and between its words; what is inside /*! … */ is carried out
+# what may come before a statement's verb and between its words; the contents of /*! … */ are executed
 _BLANK = re.compile(r"/\*(?!M?!).*?\*/|--(?=\s).*?$|\#.*?$", re.S | re.M)
 _CARRIED_OUT = re.compile(r"/\*M?!\d*|\*/")
 _ENDS = re.compile(r"\s*XA\s+(COMMIT|ROLLBACK)\b", re.I)
@@ -22,13 +22,13 @@ _ENDS = re.compile(r"\s*XA\s+(COMMIT|ROLLBACK)\b", re.I)
 
 @dataclass(frozen=True, slots=True)
 class Aside:
-    """A prepared group while the log writes it: its name among what is kept, and how many parts are kept already."""
+    """A prepared group while the log writes it: the name it is stored under, and how many parts are stored already."""
 
     name: str
     parts: int = 0
 
     def keep(self, messages: list[bytes], memory: Memory) -> Aside:
-        """Keeps more of its messages, durable. The first part is kept even if it is empty: the group is known."""
+        """Stores more of its messages durably. The first part is stored even if it is empty, to record the group."""
         if self.parts and not messages:
             return self
         memory.put(self.name, self.parts, pack(messages))
@@ -36,7 +36,7 @@ class Aside:
 
 
 def name_of_statement(text: str) -> str:
-    """The name under which the group of XA START, COMMIT or ROLLBACK is kept."""
+    """The name under which the group of XA START, COMMIT or ROLLBACK is stored."""
     m = _XID.match(text)
     if m is None:
         raise damaged("an XA statement has no transaction id")
@@ -44,13 +44,13 @@ def name_of_statement(text: str) -> str:
 
 
 def ends_prepared(text: str) -> bool:
-    """Whether a statement, as somebody wrote it, may end a prepared transaction; it may if a comment hides its verb."""
+    """Whether a statement, as a user wrote it, may end a prepared transaction; it may if a comment hides its verb."""
     plain = _CARRIED_OUT.sub(" ", _BLANK.sub(" ", text))
     return bool(_ENDS.match(plain)) or plain.lstrip().startswith("/*")
 
 
 def name_of_gtid(event: bytes) -> str:
-    """The name of the group that a GTID event of MariaDB begins."""
+    """The name of the group that a MariaDB GTID event begins."""
     at = ev.HEADER_BYTES + 13
     if event[ev.HEADER_BYTES + 12] & ev.GROUP_COMMIT_ID:
         at += 8
@@ -73,7 +73,7 @@ def pack(messages: list[bytes]) -> bytes:
 
 
 def unpack(kept: bytes) -> tuple[Bytes, Longs]:
-    """What was kept of a group, as messages."""
+    """The stored messages of a group."""
     lengths, messages, at = [], [], 0
     while at < len(kept):
         size = int.from_bytes(kept[at : at + _LENGTH_BYTES], "little")

@@ -1,5 +1,5 @@
-"""What the upstream has: tables, columns, keys, and what happens to them without a trace in the log.
+"""The upstream's catalog: tables, columns, keys, and what happens to them without a trace in the log.
 
-`catalog` the questions · `find` whether a table can be followed · `checks` whether a server can · `table`, `types` a
-table as a value · `watch` what the log does not tell
+`catalog` the queries · `find` whether a table can be followed · `checks` whether a server can · `table`, `types` a
+table as a value · `watch` what the log does not show
 """

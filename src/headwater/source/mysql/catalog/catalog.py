@@ -1,4 +1,4 @@
-"""What the upstream has: its tables, their columns as the log carries them, keys, and foreign keys that act on them."""
+"""The upstream's tables: columns as the log carries them, keys, and foreign keys that act on them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NO_SUCH_TABLE = 1146
 
 @dataclass(frozen=True, slots=True)
 class UpstreamColumn:
-    """A column of an upstream table. Generated ones too are in full row images, and so are invisible ones."""
+    """A column of an upstream table. Full row images also contain generated and invisible columns."""
 
     name: str
     raw: RawType
@@ -26,7 +26,7 @@ class UpstreamColumn:
 
 @dataclass(frozen=True, slots=True)
 class UniqueIndex:
-    """A unique index. Its columns are None where it holds an expression; a prefix is a number of characters."""
+    """A unique index. A column is None if it is an expression; a prefix is a number of characters."""
 
     name: str
     columns: tuple[str | None, ...]
@@ -40,7 +40,7 @@ class UniqueIndex:
 
     @property
     def is_whole(self) -> bool:
-        """Tells rows apart by whole columns, in an order that can be read."""
+        """Whether it distinguishes rows by whole columns, in a readable order."""
         return None not in self.columns and not any(self.prefixes) and not self.nullable and self.kind == "BTREE"
 
 
@@ -59,7 +59,7 @@ class UpstreamTable:
 
     schema: str
     name: str
-    kind: str  # BASE TABLE; also VIEW, SEQUENCE, SYSTEM VERSIONED … for what cannot be followed
+    kind: str  # BASE TABLE; also VIEW, SEQUENCE, SYSTEM VERSIONED … for those that cannot be followed
     engine: str
     columns: tuple[UpstreamColumn, ...]
     indexes: tuple[UniqueIndex, ...]
@@ -76,7 +76,7 @@ class UpstreamTable:
         return next((i for i in self.indexes if i.is_primary), None)
 
     def column(self, name: str) -> UpstreamColumn | None:
-        """The column of this name, whatever its case: the servers do not tell `a` from `A`."""
+        """The column of this name, in any case: the servers do not distinguish `a` from `A`."""
         return next((c for c in self.columns if c.name.lower() == name.lower()), None)
 
 
@@ -97,7 +97,7 @@ FROM information_schema.statistics WHERE table_schema = %s AND table_name = %s A
 ORDER BY index_name, seq_in_index
 """
 
-# Out of SHOW CREATE TABLE: MariaDB shows referential_constraints only to those who may do more than SELECT.
+# From SHOW CREATE TABLE: MariaDB shows referential_constraints only to users with more than SELECT.
 _NAME = r"`(?:[^`]|``)*`"
 _FOREIGN_KEY = re.compile(
     rf"^  CONSTRAINT (?P<name>{_NAME}) FOREIGN KEY \(.*?\) REFERENCES (?P<parent>{_NAME}(?:\.{_NAME})?) \(.*?\)"
@@ -108,7 +108,7 @@ _ACTING = re.compile(r"ON (?:DELETE|UPDATE) (?:CASCADE|SET NULL|SET DEFAULT)")
 
 
 def describe_table(session: Session, schema: str, name: str) -> UpstreamTable:
-    """The upstream table under this name, in the case that the server keeps; `table.missing` if there is none."""
+    """The upstream table with this name, in the server's spelling; `table.missing` if there is none."""
     server = describe_server(session)
     found = [
         r for r in query(session, TABLE, (schema, name)) if server.lower_case_names or (r[0], r[1]) == (schema, name)
@@ -165,7 +165,7 @@ def _cascades(session: Session, schema: str, name: str) -> tuple[Cascade, ...]:
 
 
 def _absent(session: Session, schema: str, name: str) -> DefinitionError | SourceError:
-    """Why the catalog does not show the table: it hides what the user may not touch."""
+    """Why the catalog does not show the table: it hides tables that the user has no privilege on."""
     try:
         query(session, f"SELECT 1 FROM {qualified(schema, name)} LIMIT 0")
     except PrivilegeError:
@@ -187,7 +187,7 @@ def not_readable(session: Session, schema: str, name: str) -> SourceError:
 
 
 def account(session: Session) -> str:
-    """The session's user as a GRANT names it."""
+    """The session's user in the form that GRANT takes."""
     user, _, host = query(session, "SELECT CURRENT_USER()")[0][0].rpartition("@")
     return f"{quote_literal(user)}@{quote_literal(host)}"
 

@@ -1,4 +1,4 @@
-"""What must hold before a connection is defined: each refusal names the statement that mends it, nothing is altered."""
+"""Requirements for defining a connection: each error names the statement that fixes it, and nothing is changed."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from headwater.source.mysql.client.register import register
 from headwater.source.mysql.client.session import Endpoint, Session, quote_identifier
 from headwater.source.mysql.server import DAY_S, LogStatus, ServerFacts, describe_server, log_status, no_log
 
-OLDEST = {"mysql": (8, 0, 22), "mariadb": (10, 5, 0)}  # that describe rows in full, and know SHOW REPLICA STATUS
-EXPIRES_IN_SECONDS = (10, 6, 1)  # MariaDB; before, only in days
+# the first versions that log full row metadata and know SHOW REPLICA STATUS
+OLDEST = {"mysql": (8, 0, 22), "mariadb": (10, 5, 0)}
+EXPIRES_IN_SECONDS = (10, 6, 1)  # MariaDB; earlier versions count only in days
 SHORT_EXPIRY_S = 3 * DAY_S
 NO_SUCH_TABLE = 1146
 PROBE = "no_table_of_headwater"
@@ -23,14 +24,14 @@ PROBE = "no_table_of_headwater"
 
 @dataclass(frozen=True, slots=True)
 class CheckedConnection:
-    """An upstream that can be captured, and what the user should know about it."""
+    """An upstream that can be captured, and notices for the user."""
 
     server: ServerFacts
     notices: tuple[str, ...]
 
 
 def check_connection(endpoint: Endpoint, options: Mapping[str, str]) -> CheckedConnection:
-    """The server, once it is certain that a capture could run on it."""
+    """The server, after checking that a capture can run on it."""
     with endpoint.connect() as session:
         server = describe_server(session)
         check_server(server)
@@ -45,7 +46,7 @@ def check_connection(endpoint: Endpoint, options: Mapping[str, str]) -> CheckedC
 
 
 def check_server(server: ServerFacts) -> None:
-    """Version and log of the server suffice. Also for a capture that begins: settings may have changed since."""
+    """Raises unless the server's version and log suffice. Also for a starting capture: settings may have changed."""
     oldest = OLDEST[server.flavour]
     if server.version < oldest:
         raise SourceError(
@@ -56,16 +57,16 @@ def check_server(server: ServerFacts) -> None:
     if not server.log_bin:
         raise no_log()
     if server.binlog_format != "ROW":
-        raise _setting("binlog_format", server.binlog_format, "ROW", "does not hold the rows that statements changed")
+        raise _setting("binlog_format", server.binlog_format, "ROW", "does not contain the changed rows")
     if server.row_image != "FULL":
-        raise _setting("binlog_row_image", server.row_image, "FULL", "does not hold the whole rows")
+        raise _setting("binlog_row_image", server.row_image, "FULL", "does not contain whole rows")
 
 
 def _setting(name: str, value: str, wanted: str, why: str) -> SourceError:
     return SourceError(
         "source.wal_level",
         f"{name} of the upstream is {value}: its log {why}",
-        f"Run upstream: SET GLOBAL {name} = '{wanted}'; let its sessions reconnect, and write it to my.cnf too.",
+        f"Run upstream: SET GLOBAL {name} = '{wanted}'; reconnect its sessions, and set it in my.cnf too.",
     )
 
 
@@ -74,7 +75,7 @@ def _status(session: Session, server: ServerFacts) -> LogStatus:
     try:
         return log_status(session)
     except PrivilegeError as e:
-        raise _lacks(session, privilege, "see where the upstream's log ends") from e
+        raise _lacks(session, privilege, "read where the upstream's log ends") from e
 
 
 def _lacks(session: Session, privilege: str, what: str) -> SourceError:
@@ -89,34 +90,34 @@ def _check_filters(status: LogStatus, database: str) -> None:
     if not status.hides(database):
         return
     name = "binlog_ignore_db" if database in status.ignored else "binlog_do_db"
-    mend = f"Remove {database} from" if name == "binlog_ignore_db" else f"Add {name} = {database} to"
+    fix = f"Remove {database} from" if name == "binlog_ignore_db" else f"Add {name} = {database} to"
     raise SourceError(
         "source.log_incomplete",
         f"{name} of the upstream keeps the database {database} out of its log",
-        f"{mend} [mysqld] of the upstream's my.cnf, and restart it.",
+        f"{fix} [mysqld] of the upstream's my.cnf, and restart it.",
     )
 
 
 def _check_replica(session: Session, server: ServerFacts) -> None:
-    """A replica must write to its own log what it replicates."""
+    """Raises if a replica does not log what it replicates."""
     if server.logs_replicated:
         return
     statement = "SHOW ALL SLAVES STATUS" if server.is_mariadb else "SHOW REPLICA STATUS"
     try:
         replicates = bool(records(session, statement))
     except PrivilegeError:
-        replicates = server.replicates  # MariaDB asks for one more privilege than is worth it
+        replicates = server.replicates  # on MariaDB this needs one more privilege than it is worth
     if replicates:
         name = "log_slave_updates" if server.is_mariadb else "log_replica_updates"
         raise SourceError(
             "source.log_incomplete",
-            f"the upstream is a replica whose own log leaves out what it replicates ({name} is OFF)",
+            f"the upstream is a replica that does not log what it replicates ({name} is OFF)",
             f"Add {name} = ON to [mysqld] of its my.cnf and restart it, or connect to the server that it replicates.",
         )
 
 
 def _check_server_id(session: Session, server: ServerFacts, own: int) -> None:
-    """No other reader of the log has our number: the server would end one of the two, time and again."""
+    """Raises if another reader of the log uses our number: the server would keep ending one of the two."""
     if own == server.server_id:
         raise _taken(own, "is the upstream's own server_id")
     if not own:
@@ -125,7 +126,7 @@ def _check_server_id(session: Session, server: ServerFacts, own: int) -> None:
     try:
         replicas = records(session, statement)
     except PrivilegeError:
-        return  # MariaDB shows its replicas to few; a clash is then met, and named, by the capture
+        return  # MariaDB shows its replicas to few users; the capture then detects and reports a clash
     if any(int(r["server_id"]) == own for r in replicas):
         raise _taken(own, "is the server_id of a replica of the upstream")
 
@@ -135,17 +136,17 @@ def _taken(own: int, why: str) -> SqlError:
 
 
 def _check_transactions(session: Session, server: ServerFacts) -> None:
-    """Without GTIDs, only the list of running transactions tells what is logged and not yet visible."""
+    """Raises if the user may not list running transactions: without GTIDs only they show what is not visible yet."""
     if server.gtids:
         return
     try:
         query(session, "SELECT count(*) FROM information_schema.innodb_trx")
     except PrivilegeError as e:
-        raise _lacks(session, "PROCESS", "see the upstream's transactions, which is needed without GTIDs") from e
+        raise _lacks(session, "PROCESS", "list the upstream's transactions, which is needed without GTIDs") from e
 
 
 def _check_reader(session: Session, server: ServerFacts, own: int) -> None:
-    """The user may read the log: only asking proves it, as privileges may come by a role."""
+    """Raises if the user may not read the log: only trying proves it, because privileges may come from a role."""
     try:
         register(session, own or server.server_id + 1)
     except pymysql.Error as e:
@@ -156,7 +157,7 @@ def _check_reader(session: Session, server: ServerFacts, own: int) -> None:
 
 
 def _database_notices(session: Session, database: str) -> list[str]:
-    """The user may read the database. A server names what may not be read before it says that it does not exist."""
+    """Raises if the user may not read the database; a server reports missing privileges before a missing database."""
     try:
         query(session, f"SELECT 1 FROM {quote_identifier(database)}.{PROBE} LIMIT 0")
     except PrivilegeError as e:
@@ -175,31 +176,31 @@ def _database_notices(session: Session, database: str) -> list[str]:
 
 
 def notices_of(server: ServerFacts) -> list[str]:
-    """What may surprise on this server though everything works."""
+    """Facts about this server that work but may surprise."""
     notices = []
     if server.row_metadata != "FULL":
         notices.append(
-            f"binlog_row_metadata of the upstream is {server.row_metadata}: names of columns come from its catalog, "
+            f"binlog_row_metadata of the upstream is {server.row_metadata}: column names come from its catalog, "
             "which may be newer than the log; better: SET GLOBAL binlog_row_metadata = 'FULL';"
         )
     if not server.gtids:
         notices.append(
-            f"gtid_mode of the upstream is {server.gtid_mode}: its log can be followed, but not on another server "
+            f"gtid_mode of the upstream is {server.gtid_mode}: its log cannot be followed on another server "
             "after a failover"
         )
     if server.expire_s is None and server.log_space_bytes is None:
-        notices.append("the upstream never removes its binlogs by itself; PURGE BINARY LOGS those that were read")
+        notices.append("the upstream never removes its binlogs automatically; PURGE BINARY LOGS once they are read")
     elif server.expire_s is not None and server.expire_s < SHORT_EXPIRY_S:
         in_days = server.is_mariadb and server.version < EXPIRES_IN_SECONDS
         expiry = "expire_logs_days = 7" if in_days else f"binlog_expire_logs_seconds = {7 * DAY_S}"
         notices.append(
-            f"the upstream removes its binlogs after {_duration(server.expire_s)}; whoever is down for longer must "
+            f"the upstream removes its binlogs after {_duration(server.expire_s)}; a longer outage requires a "
             f"resync; better: SET GLOBAL {expiry};"
         )
     if server.log_space_bytes is not None:
         notices.append(
             f"the upstream removes its oldest binlogs once they exceed {server.log_space_bytes} bytes "
-            "(max_binlog_total_size); whoever is that far behind must resync"
+            "(max_binlog_total_size); falling that far behind requires a resync"
         )
     return notices
 

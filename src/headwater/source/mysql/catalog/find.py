@@ -1,4 +1,4 @@
-"""Whether and how a table can be followed: each refusal names its way out, nothing is altered."""
+"""Whether and how a table can be followed: each error has a hint, and nothing is changed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from headwater.source.refusals import no_column, other_key, unstorable
 from headwater.source.upstream import FoundColumn, FoundTable
 
 NOT_TABLES = {"VIEW": "a view", "SYSTEM VIEW": "a view", "SEQUENCE": "a sequence", "TEMPORARY": "a temporary table"}
-TELLS_NUL = (11, 4, 5)  # the oldest MariaDB known to sort 'a' before 'a\\0'; 10.11.7 takes them for one key
+TELLS_NUL = (11, 4, 5)  # the oldest MariaDB known to sort 'a' before 'a\\0'; 10.11.7 treats them as one key
 
 
 def find_table(
@@ -33,7 +33,7 @@ def find_table(
     key: Sequence[str],
     options: Mapping[str, str],
 ) -> FoundTable:
-    """The upstream table, once it is certain that it can be followed.
+    """The upstream table, after checking that it can be followed.
 
     `columns` are the declared ones (None: all), `key` the declared key (empty: the primary key), `options` the
     connection's.
@@ -86,25 +86,25 @@ def _check_kind(table: UpstreamTable) -> None:
     if table.kind == "SYSTEM VERSIONED":
         raise DefinitionError(
             "table.not_plain",
-            f"{table.qualified} is system-versioned; its log mixes old rows with present ones",
+            f"{table.qualified} is system-versioned; its log mixes old rows with current ones",
             f"Run upstream: ALTER TABLE {table.qualified} DROP SYSTEM VERSIONING;",
         )
     if table.kind != "BASE TABLE":
         raise DefinitionError(
             "table.not_plain",
-            f"{table.qualified} is {NOT_TABLES.get(table.kind, 'no table')}; it leaves no trace in the upstream's log",
+            f"{table.qualified} is {NOT_TABLES.get(table.kind, 'not a table')}; its changes are not in the log",
             "Name the tables that it reads instead.",
         )
     if table.engine.lower() != "innodb":
         raise DefinitionError(
             "table.not_plain",
-            f"{table.qualified} is kept by {table.engine}, which has no consistent reads",
+            f"{table.qualified} uses the engine {table.engine}, which has no consistent reads",
             f"Run upstream: ALTER TABLE {table.qualified} ENGINE = InnoDB;",
         )
 
 
 def _check_columns(table: UpstreamTable) -> None:
-    """Every column, chosen or not, lies in the log's row images: none may be of a form that cannot be passed over."""
+    """Raises if any column, chosen or not, has a form in the log's row images that cannot be skipped."""
     for column in table.columns:
         what = f"column {column.name} of {table.qualified}"
         modify = f"ALTER TABLE {table.qualified} MODIFY {quote_identifier(column.name)}"
@@ -117,13 +117,13 @@ def _check_columns(table: UpstreamTable) -> None:
         if column.raw.is_old_temporal:
             raise DefinitionError(
                 "table.column_type",
-                f"{what} is in a form from before MySQL 5.6",
+                f"{what} has a format from before MySQL 5.6",
                 f"Run upstream: ALTER TABLE {table.qualified} FORCE;",
             )
         if not column.raw.is_known:
             raise DefinitionError(
                 "table.column_type",
-                f"{what} is of the unknown type {column.raw.data_type}",
+                f"{what} has the unknown type {column.raw.data_type}",
                 f"Give it another type upstream: {modify} …;",
             )
 
@@ -138,7 +138,7 @@ def _choose(table: UpstreamTable, declared: Sequence[str] | None) -> tuple[Upstr
 
 
 def find_column(table: UpstreamTable, declared: str) -> UpstreamColumn:
-    """The column of this name, whatever its case."""
+    """The column of this name, in any case."""
     found = table.column(declared)
     if found is None:
         raise no_column(table.qualified, declared, [c.name for c in table.columns])
@@ -146,7 +146,7 @@ def find_column(table: UpstreamTable, declared: str) -> UpstreamColumn:
 
 
 def _choose_key(table: UpstreamTable, declared: Sequence[str]) -> UniqueIndex:
-    """The primary key, or the unique index that was declared."""
+    """The primary key, or the declared unique index."""
     wanted = {find_column(table, d).name for d in declared}
     primary = table.primary
     if not declared and primary:
@@ -171,9 +171,9 @@ def _whole(table: UpstreamTable, index: UniqueIndex) -> UniqueIndex:
         return index
     prefixed = next((c for c, p in zip(index.columns, index.prefixes, strict=True) if p), None)
     why = (
-        f"holds only the beginning of {prefixed}"
+        f"contains only a prefix of {prefixed}"
         if prefixed
-        else "holds an expression"
+        else "contains an expression"
         if None in index.columns
         else "may hold NULL"
         if index.nullable
@@ -206,7 +206,7 @@ def _check_key_columns(table: UpstreamTable, chosen: Sequence[UpstreamColumn], k
 
 
 def _check_readable(session: Session, table: UpstreamTable, chosen: Sequence[UpstreamColumn]) -> None:
-    """The user may read what is to be scanned; only the server knows, with roles and grants on columns."""
+    """Raises if the user may not read the columns; only the server knows, because of roles and column grants."""
     listed = ", ".join(quote_identifier(c.name) for c in chosen)
     try:
         query(session, f"SELECT {listed} FROM {table.qualified} LIMIT 0")
@@ -215,20 +215,20 @@ def _check_readable(session: Session, table: UpstreamTable, chosen: Sequence[Ups
 
 
 def _check_cascades(table: UpstreamTable, *, waived: bool) -> tuple[str, ...]:
-    """Rows that foreign keys change are in the log where the server carries them out by itself: MySQL from 9.6 on."""
+    """Raises for rows that foreign keys change outside the log; MySQL 9.6 and later log them."""
     if not table.cascades or table.server.cascades_logged:
         return ()
     first = table.cascades[0]
     what = f"the foreign key {first.name} of {table.qualified} ({first.clauses}) changes rows without log events"
     if waived:
-        return (f"{what}; as cascade.waived says, changes to {first.parent} that reach it are not seen",)
+        return (f"{what}; because of cascade.waived, changes to {first.parent} that cascade to it are not captured",)
     native = "Set innodb_native_foreign_keys = OFF upstream and restart it"
     if table.server.is_mariadb or table.server.version < (9, 6, 0):
-        native = f"Replace the clause upstream by a trigger on {first.parent}"
+        native = f"Replace the clause upstream with a trigger on {first.parent}"
     raise DefinitionError(
         "table.cascade",
         what,
-        f"{native}, or set cascade.waived = 'true' for the connection if {first.parent} never changes so.",
+        f"{native}, or set cascade.waived = 'true' for the connection if {first.parent} never changes this way.",
     )
 
 

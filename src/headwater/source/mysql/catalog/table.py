@@ -28,7 +28,7 @@ ORDER BY index_name <> 'PRIMARY', index_name, seq_in_index
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table as it is now: what stands after FROM, its key, the columns it still has."""
+    """A table as it is now: the text after FROM, its key, its current columns."""
 
     source: str
     key: tuple[KeyColumn, ...]
@@ -37,7 +37,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What a scan selects, where the key's texts stand in it, and the condition that rows must meet besides."""
+    """What a scan selects, where the key's texts are in it, and the additional condition on rows."""
 
     expressions: tuple[str, ...]
     key_places: tuple[int, ...]
@@ -45,13 +45,13 @@ class Selection:
 
 
 def describe(session: Session, table: ScanTable) -> Table:
-    """The table as it is now; it must be there and have the key that the relation knows."""
+    """The table as it is now; it must exist and have the relation's key."""
     found = {name: rest for name, *rest in query(session, COLUMNS, (table.schema, table.name))}
     if not found:
         raise DataError(
             "data.rewritten",
             f"the upstream table {table.schema}.{table.name} was dropped",
-            f"RESYNC TABLE reads it again, once {table.name} is there.",
+            f"RESYNC TABLE reads it again, once {table.name} exists.",
         )
     forced = _index(session, table)
     types = {c.name: c.upstream for c in table.columns}
@@ -70,7 +70,7 @@ def describe(session: Session, table: ScanTable) -> Table:
                 "RESYNC TABLE reads it again in its new order, or restore the collation.",
             )
     return Table(
-        # Rows come in order, at once, for any share of the table and any age of its statistics.
+        # Rows come in order, immediately, for any share of the table and any age of its statistics.
         source=f"{qualified(table.schema, table.name)} AS {ROW}{forced}",
         key=tuple(KeyColumn(k, _present(types[k], found[k][1])) for k in table.key),
         columns=frozenset(found),
@@ -78,31 +78,31 @@ def describe(session: Session, table: ScanTable) -> Table:
 
 
 def _index(session: Session, table: ScanTable) -> str:
-    """The hint to read by the index that the relation's key is: primary, or unique and without NULLs."""
+    """The hint to read by the index of the relation's key: primary, or unique and without NULLs."""
     indexes: dict[str, list[dict[str, Any]]] = {}
     for part in records(session, INDEXES, (table.schema, table.name)):
         indexes.setdefault(part["index_name"], []).append(part)
     columns = {name: [p["column_name"] for p in parts if _is_whole(p)] for name, parts in indexes.items()}
     wanted = list(table.key)
-    # one in the key's own order gives rows without sorting them
+    # one in the key's own order returns rows without sorting
     for name in sorted(columns, key=lambda n: columns[n] != wanted):
         if set(columns[name]) == set(wanted) and len(indexes[name]) == len(wanted):
             hidden = any(p.get("is_visible", "YES") == "NO" or p.get("ignored", "NO") == "YES" for p in indexes[name])
             return "" if hidden else f" FORCE INDEX ({quote_identifier(name)})"
     raise DataError(
         "data.schema_changed",
-        f"({', '.join(wanted)}) is no longer the primary key of {table.schema}.{table.name}, nor a unique one",
+        f"({', '.join(wanted)}) is no longer the primary key of {table.schema}.{table.name}, nor a unique key",
         "RESYNC TABLE reads it again with its new key, or restore the key.",
     )
 
 
 def _is_whole(part: dict[str, Any]) -> bool:
-    """Whether a column of an index tells rows apart by all of its value, and can be read in order."""
+    """Whether an index column distinguishes rows by its whole value, and can be read in order."""
     return part["sub_part"] is None and part["nullable"] != "YES" and part["index_type"] == "BTREE"
 
 
 def selection(table: ScanTable, at: Table) -> Selection:
-    """The columns first, as decoding wants them; then the texts of key columns that it wants in another form."""
+    """The columns first, as decoding expects them; then the texts of key columns that need another form."""
     chosen = []
     for column, expression in zip(table.columns, table.select, strict=True):
         present = column.name in at.columns  # dropped upstream: NULL from then on
@@ -126,7 +126,7 @@ def key_texts(table: ScanTable) -> str:
 
 
 def _same_kind(type: UpstreamType, now: str, charset: str) -> bool:
-    """Whether values of the present type can be read as the type that the relation knows; it may have grown."""
+    """Whether values of the current type can be read as the relation's type; it may have been widened."""
     if type.name == "geometry" or now == type.name or {now, type.name} <= INTEGERS or {now, type.name} <= FLOATS:
         return (type.charset or "binary") == (charset or "binary")
     return {now, type.name} <= TEXTUAL and type.charset == charset

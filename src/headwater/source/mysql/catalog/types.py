@@ -1,4 +1,4 @@
-"""A column's upstream type from what the catalog says, and whether its order is also ours."""
+"""A column's upstream type from the catalog, and whether its order is also ours."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from headwater.source.mysql.ddl.lexer import ESCAPES
 DIALECT = "mysql"
 MAX_DIGITS = 38
 
-# What a table map calls each type (enum and set resolved, the present form of temporal types).
+# What a table map calls each type (enum and set resolved, the current form of temporal types).
 BINLOG_TYPES = {
     "tinyint": codes.TINY,
     "smallint": codes.SHORT,
@@ -49,13 +49,13 @@ SPATIAL = frozenset(
 TEXTUAL = frozenset({"char", "varchar", "tinytext", "text", "mediumtext", "longtext"})
 WITH_CHARSET = TEXTUAL | {"enum", "set"}
 BINARY = frozenset({"binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"})
-# Compared by the servers as the lake compares what they become. No floats: 0 and -0 are one key there, two here.
+# The servers compare these as the lake compares their lake values. No floats: 0 and -0 are one key there, two here.
 ORDERED = frozenset(
     {"tinyint", "smallint", "mediumint", "int", "bigint", "year", "bit", "date", "datetime", "timestamp"}
     | {"binary", "varbinary"}
 )
-# Collations in code point order that take a trailing space for a character. (With PAD SPACE, 'a' sorts behind 'a\t'.)
-# Only for varchar: MariaDB compares char under them as if it were padded.
+# Collations in code point order in which a trailing space counts. (With PAD SPACE, 'a' sorts after 'a\t'.) Only for
+# varchar: MariaDB compares char under them as if it were padded.
 CODE_POINT_ORDER = frozenset(
     {"utf8mb4_0900_bin", "utf8mb4_nopad_bin", "utf8mb3_nopad_bin", "utf8_nopad_bin", "ascii_nopad_bin"}
 )
@@ -65,20 +65,20 @@ _LABEL = re.compile(r"'((?:[^'\\]|''|\\.)*)'", re.S)
 
 @dataclass(frozen=True, slots=True)
 class RawType:
-    """A column's type as the catalog gives it."""
+    """A column's type as the catalog has it."""
 
     data_type: str
     column_type: str
     length: int | None
     precision: int | None
     scale: int | None
-    fraction: int | None  # digits of a second
+    fraction: int | None  # fractional digits
     charset: str | None
     collation: str | None
 
     @property
     def name(self) -> str:
-        """The type's own name; the shapes of geometries are one type."""
+        """The type's own name; all geometry shapes are one type."""
         lower = self.data_type.lower()
         return "geometry" if lower in SPATIAL else lower
 
@@ -88,12 +88,12 @@ class RawType:
 
     @property
     def is_compressed(self) -> bool:
-        """MariaDB's compressed columns, whose bytes in the log are not the value's."""
+        """Whether it is one of MariaDB's compressed columns, whose bytes in the log are not the value's."""
         return bool(re.search(r"/\*M?!\d+ COMPRESSED\*/$", self.column_type))
 
     @property
     def is_old_temporal(self) -> bool:
-        """A temporal column in a form from before MySQL 5.6 or MariaDB 10.1."""
+        """Whether it is a temporal column in a format from before MySQL 5.6 or MariaDB 10.1."""
         return bool(re.search(r"/\* (mariadb-5\.3|5\.5 binary format) \*/$", self.column_type))
 
     @property
@@ -104,7 +104,7 @@ class RawType:
 def upstream_type(raw: RawType, *, in_key: bool, booleans: bool, sorts_text: bool = True) -> UpstreamType:
     """The type of a column. `booleans`: tinyint(1) may become a boolean; never in a key, where 1 and 2 are two rows.
 
-    `sorts_text`: the server keeps to the order of its own collations in code point order.
+    `sorts_text`: the server follows the order of its own code point collations.
     """
     name = raw.name
     return UpstreamType(
@@ -131,7 +131,7 @@ def labels(column_type: str) -> tuple[str, ...]:
 
 
 def doubtful_labels(raw: RawType) -> bool:
-    """Whether a label may hold characters that the catalog replaces by a question mark."""
+    """Whether a label may contain characters that the catalog replaces with a question mark."""
     return raw.name in ("enum", "set") and raw.charset in EVERY_CHARACTER and "?" in raw.column_type
 
 

@@ -1,7 +1,7 @@
-"""What happens to a table without a trace in its log: another engine or key, partitions that go, columns computed anew.
+"""What happens to a table without a trace in its log: another engine or key, dropped partitions, recomputed columns.
 
-A rebuild by itself changes no row (OPTIMIZE TABLE, a new index), and DDL that does is in the log. This is what is left:
-DDL that somebody kept out of the log (`sql_log_bin = 0`).
+A rebuild alone changes no row (OPTIMIZE TABLE, a new index), and DDL that does is in the log. What remains is DDL that
+somebody kept out of the log (`sql_log_bin = 0`).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ ORDER BY partition_ordinal_position, subpartition_ordinal_position
 
 
 def fingerprints(session: Session, database: str, ids: Sequence[int]) -> dict[int, str]:
-    """Each table's engine, shape, keys and partitions as text, by its number; empty when the table is gone."""
+    """Each table's engine, shape, keys and partitions as text, by its number; empty if the table is gone."""
     numbers = {table_number(schema, name): name for schema, name in query(session, NAMES, (database,))}
     names = [numbers[i] for i in ids if i in numbers]
     shapes = _shapes(session, database, names) if names else {}
@@ -57,7 +57,7 @@ def verdict(before: str, after: str, table: str, key: Sequence[str]) -> DataErro
         return None
     return DataError(
         "data.rewritten",
-        f"the upstream table {happened}; the log does not tell what that did to the rows",
+        f"the upstream table {happened}; the log does not show what that did to the rows",
         f"RESYNC TABLE {table} reads it again.",
     )
 
@@ -70,23 +70,23 @@ def _change(old: dict[str, Any], new: dict[str, Any], key: set[str]) -> str | No
     lost = _lost_key(old.get("keys", {}), new["keys"], key)
     if lost:
         return lost
-    for column in sorted(key):  # a fingerprint of an earlier version tells no collations
+    for column in sorted(key):  # an earlier version's fingerprint has no collations
         if old.get("collations", {}).get(column) not in (None, new["collations"].get(column)):
             return f"sorts its key column {column} in another order (COLLATE)"
     if old["partitioned"] == new["partitioned"]:
         gone = [p for p in old["partitions"] if p not in new["partitions"]]
         if gone:
             return f"lost its partition {gone[0]}"
-    # Another type or charset is judged by the log's own description; the same type means other values.
+    # Another type or charset is judged by the log's own description; with the same type, values may differ.
     for name, (type, charset, expression) in old["columns"].items():
         now = new["columns"].get(name)
         if now and now[:2] == [type, charset] and now[2] != expression:
-            return f"computes its column {name} in another way"
+            return f"computes its column {name} differently"
     return None
 
 
 def _lost_key(old: dict[str, list[str]], new: dict[str, list[str]], key: set[str]) -> str | None:
-    """What became of the index that tells our rows apart; other indexes are of no concern, nor is its name."""
+    """What happened to the index that identifies our rows; other indexes do not matter, nor does its name."""
     primary = old.get("PRIMARY", [])
     if set(primary) == key:
         return f"no longer has the primary key ({', '.join(primary)})" if new.get("PRIMARY") != primary else None
@@ -109,7 +109,7 @@ def _shapes(session: Session, schema: str, names: list[str]) -> dict[str, dict[s
             shapes[name]["columns"][column] = shape
             if collation:
                 shapes[name]["collations"][column] = collation_name(collation)
-    partial = set()  # indexes that leave rows alike: of beginnings or expressions, or with NULL
+    partial = set()  # indexes that do not identify rows: of prefixes or expressions, or with NULL
     for name, index, column, whole in query(session, KEYS.format(names=marks), ask):
         if name in shapes:
             shapes[name]["keys"].setdefault(index, []).append(column)

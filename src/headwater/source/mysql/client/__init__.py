@@ -1,5 +1,5 @@
-"""The wire client: sessions and questions, and the bytes of a dump or of a SELECT as fast as they come.
+"""The wire client: sessions and queries, and the bytes of a dump or of a SELECT as fast as they arrive.
 
-`session`, `ask` questions · `dump`, `register` the request for a binlog · `flow` its bytes, cut by `packets`, inflated
+`session`, `ask` queries · `dump`, `register` the request for a binlog · `flow` its bytes, split by `packets`, inflated
 by `unpack` · `rows` of a SELECT · `charsets`, `codepoints` the servers' characters · `refusals` their errors as ours
 """

@@ -1,4 +1,4 @@
-"""Questions to the server: a statement in, rows out, refusals as our own errors."""
+"""Queries to the server: a statement in, rows out, failures as our own errors."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from headwater.source.mysql.client.session import Session, quote_identifier, quo
 
 
 def qualified(schema: str, name: str) -> str:
-    """A table's name as it can stand in a statement."""
+    """A table's name, quoted for use in a statement."""
     return f"{quote_identifier(schema)}.{quote_identifier(name)}"
 
 
 def query(session: Session, statement: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-    """The rows of a statement; a refusal comes as SourceError."""
+    """The rows of a statement; failures are raised as SourceError."""
     try:
         with session.cursor() as cursor:
             cursor.execute(statement, tuple(parameters) or None)
@@ -27,7 +27,7 @@ def query(session: Session, statement: str, parameters: Sequence[Any] = ()) -> l
 
 
 def records(session: Session, statement: str, parameters: Sequence[Any] = ()) -> list[dict[str, Any]]:
-    """The rows of a statement by lower-case column name: servers differ in what else they show."""
+    """The rows of a statement by lower-case column name: servers differ in which other columns they return."""
     try:
         with session.cursor() as cursor:
             cursor.execute(statement, tuple(parameters) or None)
@@ -38,9 +38,9 @@ def records(session: Session, statement: str, parameters: Sequence[Any] = ()) ->
 
 
 def binlog_events(session: Session, file: str, offset: int, most: int = 0) -> list[dict[str, str]]:
-    """What a binlog's file has from an offset on (at most so many; 0: all), each as the server tells it in text.
+    """The events of a binlog file from an offset on (at most `most`; 0: all), as the server prints them.
 
-    It repeats statements as they came, in whatever charset that was: their bytes are taken one by one, as Latin-1.
+    It repeats statements in their original charset, whatever that was: their bytes are read one by one, as Latin-1.
     """
     limit = f" LIMIT {most}" if most else ""
     decodes, session.use_unicode = session.use_unicode, False
@@ -52,12 +52,12 @@ def binlog_events(session: Session, file: str, offset: int, most: int = 0) -> li
 
 
 def variables(session: Session, names: Sequence[str]) -> Mapping[str, str]:
-    """Global variables by name, as text; those that the server does not have are absent."""
+    """Global variables by name, as text; without those that the server does not have."""
     listed = ", ".join(f"'{name}'" for name in names)
     return {k.lower(): v for k, v in query(session, f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ({listed})")}
 
 
 def place_of(session: Session) -> Place:
-    """Where a session leads, for messages."""
+    """Where a session is connected to, for messages."""
     user = session.user.decode() if isinstance(session.user, bytes) else session.user
     return Place(session.host, session.port, user, session.db or "")

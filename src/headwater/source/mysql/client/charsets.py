@@ -1,10 +1,10 @@
-"""A collation's character set: the log names collations by number."""
+"""A collation's character set: the log has collations by number."""
 
 from __future__ import annotations
 
 from pymysql.charset import charset_by_id
 
-_NO_PAD = range(1024, 2048)  # MariaDB: an older collation's number and 1024
+_NO_PAD = range(1024, 2048)  # MariaDB: an older collation's number plus 1024
 _UCA1400 = 2048  # MariaDB: 256 numbers for each of these
 _UCA1400_CHARSETS = ("utf8mb3", "utf8mb4", "ucs2", "utf16", "utf32")
 _MISSING = {
@@ -19,7 +19,7 @@ _RANGES = {
 
 
 def collation_name(name: str) -> str:
-    """A collation or a charset by the name that newer servers have for it."""
+    """A collation or a charset under its name in newer servers."""
     first, *rest = name.lower().split("_")
     return "_".join(["utf8mb3" if first == "utf8" else first, *rest])
 

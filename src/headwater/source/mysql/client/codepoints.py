@@ -1,7 +1,7 @@
-"""The characters of the servers' charsets: what `CONVERT(x USING utf8)` gives for each of their bytes.
+"""The characters of the servers' charsets: the result of `CONVERT(x USING utf8)` for each of their bytes.
 
-The servers' charsets are older than the codecs of the same name: where they differ from Python's, the differences stand
-here, as the servers tell them. Labels of a table map and values of a column are read by these same tables.
+The servers' charsets are older than the codecs of the same name: their differences from Python's are listed here, as
+the servers convert them. Labels of a table map and values of a column are decoded with these same tables.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-UNDEFINED = 0xFFFFFFFF  # a code point: these bytes are no character
+UNDEFINED = 0xFFFFFFFF  # a code point: these bytes are not a character
 UTF8 = frozenset({"utf8mb4", "utf8mb3", "utf8"})
-# What Python's codecs read; here one Python object per value is made.
+# Charsets decoded by Python's codecs; this creates one Python object per value.
 CODECS = {
     "utf16": "utf-16-be",
     "utf16le": "utf-16-le",
@@ -30,8 +30,8 @@ _BYTES_OF_CHARACTER = {
     **dict.fromkeys(("ucs2", "big5", "cp932", "euckr", "gb2312", "gbk", "sjis"), 2),
 }
 REPLACEMENT = "\ufffd"
-_NONE = REPLACEMENT  # in the runs below: no character
-# Charsets of one byte: Python's codec, and runs of characters that the server has in other places.
+_NONE = REPLACEMENT  # in the runs below: not a character
+# Single-byte charsets: Python's codec, and runs of characters that the server has in other places.
 _SINGLES: dict[str, tuple[str, Mapping[int, str]]] = {
     "ascii": ("ascii", {}),
     "armscii8": (
@@ -88,7 +88,7 @@ _SINGLES: dict[str, tuple[str, Mapping[int, str]]] = {
     "swe7": ("ascii", {0x40: "É", 0x5B: "ÄÖÅÜ", 0x60: "é", 0x7B: "äöåü" + _NONE}),
     "tis620": ("tis_620", {}),
 }
-# IBM's characters in eucjpms, behind 0x8F, from 0xF3F3 on
+# IBM's characters in eucjpms, after 0x8F, from 0xF3F3 on
 _IBM = (
     "ⅰⅱⅲⅳⅴⅵⅶⅷⅸⅹⅠⅡⅢⅣⅤⅥⅦⅧⅨⅩ＇＂㈱№℡炻仼僴凬匇匤\ufa0e咊坙\ufa0f\ufa10增寬峵嵓"
     "\ufa11德悅愠敎昻晥\ufa12\uf929栁\ufa13\ufa14橫櫢淸淲瀨\ufa15\ufa16甁皂皞"
@@ -100,16 +100,16 @@ _ROW = 94  # characters in a row of JIS; a row's bytes begin at 0xA1
 
 
 def _row(lead: int, text: str) -> dict[bytes, str]:
-    """Characters in the places of a row from `lead` (the bytes of the first) on."""
+    """Characters in the places of a row starting at `lead` (the bytes of the first)."""
     first = ((lead >> 8) - 0xA1) * _ROW + (lead & 0xFF) - 0xA1
     return {bytes((0xA1 + n // _ROW, 0xA1 + n % _ROW)): c for n, c in enumerate(text, first)}
 
 
-_OWN = "".join(map(chr, range(0xE000, 0xE000 + 10 * _ROW)))  # places for users' own characters
+_OWN = "".join(map(chr, range(0xE000, 0xE000 + 10 * _ROW)))  # places for user-defined characters
 _OWN_TRIPLES = "".join(map(chr, range(0xE000 + 10 * _ROW, 0xE000 + 20 * _ROW)))
 _TRAILS = (*range(0x40, 0x7F), *range(0x80, 0x9D))
 _NEC = "".join(bytes((0x87, t)).decode("cp932", "replace")[0] for t in _TRAILS)  # of cp932, in the same order
-# Charsets of several bytes: Python's codec, and the pairs and triples (without their 0x8F) that differ.
+# Multi-byte charsets: Python's codec, and the pairs and triples (without their 0x8F) that differ.
 _PAIRS: dict[str, tuple[str, Mapping[bytes, str], Mapping[bytes, str]]] = {
     "big5": (
         "big5",
@@ -139,16 +139,16 @@ _PAIRS: dict[str, tuple[str, Mapping[bytes, str], Mapping[bytes, str]]] = {
     ),
 }
 _NO_POINTS = np.zeros(0, dtype=np.uint32)
-_TRIPLE = 0x8F  # in EUC-JP it begins a character of three bytes
+_TRIPLE = 0x8F  # in EUC-JP it begins a three-byte character
 
 
 def knows(charset: str) -> bool:
-    """Whether text of this charset can be read."""
+    """Whether text in this charset can be decoded."""
     return charset in UTF8 or is_tabled(charset) or charset in CODECS
 
 
 def bytes_of_character(charset: str) -> int:
-    """How many bytes the servers reserve for a character: the log tells lengths of columns in bytes."""
+    """The bytes that servers reserve per character: the log has column lengths in bytes."""
     return _BYTES_OF_CHARACTER.get(charset, 1)
 
 
@@ -158,7 +158,7 @@ def is_tabled(charset: str) -> bool:
 
 
 def read_text(data: bytes, charset: str) -> str:
-    """A short text of a charset that is known; `REPLACEMENT` stands for bytes that are no character."""
+    """A short text in a known charset; `REPLACEMENT` stands for bytes that are not a character."""
     if charset in UTF8:
         return data.decode("utf-8", "replace")
     if charset in CODECS:
@@ -189,7 +189,7 @@ def points(charset: str) -> tuple[Any, Any, Any]:
     codec, pairs, triples = _PAIRS[charset]
     singles = _single_points(codec)
     if charset == "cp932":
-        singles[[0x80, 0xA0, 0xFD, 0xFE, 0xFF]] = UNDEFINED  # Python takes what Windows does
+        singles[[0x80, 0xA0, 0xFD, 0xFE, 0xFF]] = UNDEFINED  # Python follows Windows here
     leads = np.flatnonzero(singles == UNDEFINED).tolist()
     two = _pair_points(codec, b"", leads, pairs)
     return singles, two, _pair_points(codec, b"\x8f", range(0xA1, 0xFF), triples) if triples else _NO_POINTS

@@ -1,4 +1,4 @@
-"""Asks a server for its binlog: as a replica would, over PyMySQL's connection."""
+"""Requests a server's binlog the way a replica does, over PyMySQL's connection."""
 
 from __future__ import annotations
 
@@ -16,29 +16,29 @@ from headwater.source.mysql.client.refusals import translate
 from headwater.source.mysql.client.register import register
 from headwater.source.mysql.client.session import Endpoint, Session, is_mariadb, quote_literal
 
-HEARTBEAT_S = 0.25  # so often an idle server says where its log stands
-FILE_HEAD = 4  # where the first event of a binlog file stands
+HEARTBEAT_S = 0.25  # how often an idle server reports its position
+FILE_HEAD = 4  # where the first event of a binlog file is
 
 _COM_BINLOG_DUMP, _COM_BINLOG_DUMP_GTID = 0x12, 0x1E
 _NON_BLOCK, _THROUGH_GTID = 0x01, 0x04
 _CHECKSUM_BYTES = 4
 _CAPABILITY_GTID = 4  # MariaDB: the replica understands its GTID events
-LARGEST_OFFSET = (1 << 32) - 1  # that a dump by position can name
+LARGEST_OFFSET = (1 << 32) - 1  # the largest offset that a dump by position can name
 
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Where a dump begins: at an offset of a file, or (after a failover) behind a set of transactions."""
+    """Where a dump begins: at an offset of a file, or (after a failover) after a set of transactions."""
 
     file: str
     offset: int
     gtids: Gtids | None = None
-    from_head: bool = False  # MariaDB cannot be asked for an offset beyond 4 GB: the file is read again from its head
+    from_head: bool = False  # MariaDB does not accept an offset beyond 4 GB: the file is read again from its start
 
 
 def begin_dump(session: Session, server_id: int, start: Start) -> bool:
-    """Makes the session a dump; returns whether the first events carry checksums. Refusals come with the flow."""
-    checksum = _settle(session, start)
+    """Turns the session into a dump; returns whether the first events have checksums. Errors come with the flow."""
+    checksum = _configure(session, start)
     uuid_text = str(uuid.uuid5(uuid.NAMESPACE_OID, f"headwater {server_id}"))
     query(session, f"SET @slave_uuid = {quote_literal(uuid_text)}, @replica_uuid = {quote_literal(uuid_text)}")
     try:
@@ -51,11 +51,11 @@ def begin_dump(session: Session, server_id: int, start: Start) -> bool:
 
 
 def file_mark(endpoint: Endpoint, name: str, upto: int) -> str:
-    """What a binlog file's first events are, as far as they end at or before `upto`: names are used again."""
+    """A file's first events, as far as they end at or before `upto`, to identify it: names are reused."""
     mark = hashlib.blake2b(digest_size=16)
     session = endpoint.connect()
     try:
-        checksum = _settle(session, Start(name, FILE_HEAD))
+        checksum = _configure(session, Start(name, FILE_HEAD))
         argument = struct.pack("<IHI", FILE_HEAD, _NON_BLOCK, 0) + name.encode()
         session._execute_command(_COM_BINLOG_DUMP, argument)
         begun = False
@@ -67,7 +67,7 @@ def file_mark(endpoint: Endpoint, name: str, upto: int) -> str:
             end = int.from_bytes(event[ev.LOG_POS : ev.LOG_POS + 4], "little")
             if event[ev.TYPE] == ev.FORMAT_DESCRIPTION and not begun:
                 begun, checksum = True, event[-_CHECKSUM_BYTES - 1] == 1
-                event = event[: ev.FLAGS] + event[ev.FLAGS + 2 : -_CHECKSUM_BYTES]  # a flag tells that it is in use
+                event = event[: ev.FLAGS] + event[ev.FLAGS + 2 : -_CHECKSUM_BYTES]  # a flag says that it is in use
             elif not begun or not end or event[ev.TYPE] in (ev.HEARTBEAT, ev.HEARTBEAT_V2):
                 continue
             elif checksum:
@@ -82,8 +82,8 @@ def file_mark(endpoint: Endpoint, name: str, upto: int) -> str:
     return f"{upto}:{mark.hexdigest()}"
 
 
-def _settle(session: Session, start: Start) -> bool:
-    """Session variables that a dump looks at, under the names of every version."""
+def _configure(session: Session, start: Start) -> bool:
+    """Sets the session variables that a dump reads, under the names of every version."""
     nanoseconds = int(HEARTBEAT_S * 1e9)
     ((checksum,),) = query(session, "SELECT @@global.binlog_checksum")
     query(session, f"SET @master_heartbeat_period = {nanoseconds}, @source_heartbeat_period = {nanoseconds}")

@@ -1,4 +1,4 @@
-"""The bytes of a dump: read in large blocks, cut into messages by a kernel, the rare kinds by hand."""
+"""The bytes of a dump: read in large blocks, split into messages by a kernel, rare kinds by hand."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _CRC_TABLES = p.crc_tables()
 
 
 class Refused(Exception):
-    """The server ended the flow with an error: its number and its words; 0: it ended without one."""
+    """The server ended the flow with an error: its number and message; 0: it ended without one."""
 
     def __init__(self, number: int, text: str) -> None:
         super().__init__(text)
@@ -34,19 +34,19 @@ class Refused(Exception):
 
 
 class Flow:
-    """What comes over a socket that a dump was begun on. The socket must not block.
+    """What arrives over a socket on which a dump was started. The socket must be non-blocking.
 
-    `after`: what ends at or before this number is dropped, where the dump had to begin earlier than it was wanted.
+    `after`: events that end at or before this number are dropped, if the dump had to begin earlier than wanted.
     """
 
     def __init__(self, sock: socket.socket, place: Position, checksum: bool, after: int = 0) -> None:
         self._sock = sock
         self._place = place
         self._after = after
-        self._inflating: Iterator[bytes] = iter(())  # events of a compressed transaction that are still to come
-        self._inflated = b""  # the next of them; empty: there are none
+        self._inflating: Iterator[bytes] = iter(())  # remaining events of a compressed transaction
+        self._inflated = b""  # the next of them; empty: none
         self.drained = True  # the buffer holds no whole event
-        self._told = b""
+        self._number_bytes = b""
         self._state = np.zeros(p.STATE_LENGTH, np.int64)
         self._state[p.CHECKSUM] = checksum
         self._end = 0
@@ -54,10 +54,10 @@ class Flow:
         self._make_room(BUFFER_BYTES)
 
     def fill(self) -> int:
-        """Reads what is there into the buffer, until it is full; the number of bytes.
+        """Reads what is available into the buffer, until it is full; returns the number of bytes.
 
-        Nothing is read before all that came is drained: while a compressed transaction is inflated, what follows it
-        waits in the socket, and the buffer grows for nothing but an event that is larger.
+        Nothing is read before everything received is drained: while a compressed transaction is inflated, what follows
+        it waits in the socket, and the buffer grows only for a larger event.
         """
         if not self.drained:
             return 0
@@ -72,15 +72,15 @@ class Flow:
                 break
             if not got:
                 if self._end > before:
-                    break  # what came is still to be looked at: it may say why
+                    break  # what arrived must still be processed: it may say why
                 raise Refused(0, "the upstream closed the connection")
             self._end += got
         return self._end - before
 
     def drain(self, into: Inbox) -> int:
-        """Moves whole events from the buffer to the inbox; the number of messages.
+        """Moves whole events from the buffer to the inbox; returns the number of messages.
 
-        A compressed transaction comes in pieces of about a buffer, one at each call.
+        A compressed transaction comes in pieces of about a buffer, one per call.
         """
         s, added = self._state, 0
         self.drained = False
@@ -114,7 +114,7 @@ class Flow:
         return added
 
     def _make_room(self, size: int) -> None:
-        """Buffers of a size; what one block can become always fits into the other two."""
+        """Allocates buffers of a size; the output of one block always fits into the other two."""
         old = self._buffer[: self._end]
         self._buffer = np.empty(size, np.uint8)
         self._buffer[: len(old)] = old
@@ -123,7 +123,7 @@ class Flow:
         self._lengths = np.empty(most, np.int64)
 
     def _compact(self) -> None:
-        """Moves a half-received event to the front; one that fills the buffer gets a larger one, for as long."""
+        """Moves a half-received event to the front; one that fills the buffer gets a larger one, temporarily."""
         taken = int(self._state[p.TAKEN])
         left = self._end - taken
         size = BUFFER_BYTES if left <= BUFFER_BYTES // 2 else 2 * left
@@ -156,26 +156,26 @@ class Flow:
         number = self._heartbeat(event) if kind == ev.HEARTBEAT_V2 else self._number(event)
         if self._is_early(number):
             return 0
-        self._told = number.to_bytes(ev.NUMBER_BYTES, "little")
+        self._number_bytes = number.to_bytes(ev.NUMBER_BYTES, "little")
         if kind == ev.TRANSACTION_PAYLOAD:
             self._inflating = unpack_payload(event)
             self._inflated = next(self._inflating, b"")
             return 0
-        into.add(self._told + (unpack_event(event) if kind >= ev.MARIA_QUERY_COMPRESSED else event))
+        into.add(self._number_bytes + (unpack_event(event) if kind >= ev.MARIA_QUERY_COMPRESSED else event))
         return 1
 
     def _inflate(self, into: Inbox) -> int:
-        """Adds the next events of a compressed transaction; the number of them."""
+        """Adds the next events of a compressed transaction; returns their number."""
         size = added = 0
         while self._inflated and size < BUFFER_BYTES:
-            into.add(self._told + self._inflated)
+            into.add(self._number_bytes + self._inflated)
             size += len(self._inflated)
             added += 1
             self._inflated = next(self._inflating, b"")
         return added
 
     def _add_later(self, count: int, into: Inbox) -> int:
-        """Adds the messages that the kernel has cut off and that end after `after`; the number of them."""
+        """Adds the messages that the kernel has split off and that end after `after`; returns their number."""
         at = added = 0
         for length in self._lengths[:count].tolist():
             message = self._out[at : at + length].tobytes()
@@ -186,7 +186,7 @@ class Flow:
         return added
 
     def _is_early(self, number: int) -> bool:
-        """Whether an event ends at or before the place after which the flow is wanted; from then on none does."""
+        """Whether an event ends at or before the place after which the flow is wanted; once False, it stays False."""
         if self._after and number > self._after:
             self._after = 0
         return self._after > 0
@@ -199,7 +199,7 @@ class Flow:
         return body
 
     def _number(self, event: bytes) -> int:
-        """The number of the position after an event; 0 if it stands in no file."""
+        """The number of the position after an event; 0 if it is in no file."""
         log_pos = int.from_bytes(event[ev.LOG_POS : ev.LOG_POS + 4], "little")
         if not log_pos:
             return 0
@@ -208,7 +208,7 @@ class Flow:
         return int(self._state[p.ORDINAL]) << OFFSET_BITS | offset
 
     def _rotate(self, event: bytes, into: Inbox) -> int:
-        """The next file. What the server makes up at a dump's begin tells the present one."""
+        """Switches to the next file. An artificial event at a dump's start names the current one."""
         offset = int.from_bytes(event[ev.HEADER_BYTES : ev.HEADER_BYTES + 8], "little")
         next_place = Position.of(event[ev.HEADER_BYTES + 8 :].decode(), offset, self._place.shift)
         if next_place.base != self._place.base:

@@ -1,4 +1,4 @@
-"""Cuts what a binlog dump sends into messages, in bulk; values stay raw. No Python runs per event."""
+"""Splits what a binlog dump sends into messages, in bulk; values stay raw. No Python runs per event."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from headwater.source.mysql.binlog import events as ev
 from headwater.source.mysql.binlog.groups import number
 
 PACKET_HEADER = 4  # three bytes of length, one of sequence
-PIECE = 0xFFFFFF  # a packet of this length goes on in the next one
+PIECE = 0xFFFFFF  # a packet of this length continues in the next one
 LEAST_EVENT = PACKET_HEADER + 1 + ev.HEADER_BYTES
 
-# what `split` stopped at
+# why `split` stopped
 MORE, SLOW, DAMAGED = 0, 1, 2
 
-# the state of a flow, as `split` keeps it
+# the state of a flow, as kept by `split`
 ORDINAL, OFFSET, CHECKSUM, TAKEN, COUNT, SIZE, PACKET, PAYLOAD = range(8)
 STATE_LENGTH = 8
 
@@ -58,7 +58,7 @@ def _word(data: Bytes, at: np.uint64) -> np.uint32:
 def crc32(data: Bytes, at: int, end: int, tables: Words) -> int:
     """The checksum of a run of bytes, as the binlog computes it."""
     c = np.uint32(0xFFFFFFFF)
-    i, last = np.uint64(at), np.uint64(end)  # unsigned places cannot count from the end, so no byte's is checked
+    i, last = np.uint64(at), np.uint64(end)  # unsigned indexes need no check for negative values
     eight = np.uint64(8)
     while i + eight <= last:
         low = c ^ _word(data, i)
@@ -82,14 +82,14 @@ def crc32(data: Bytes, at: int, end: int, tables: Words) -> int:
 
 @kernel("int64(int64, int64)")
 def widen(log_pos: int, offset: int) -> int:
-    """The offset whose last 32 bits an event's header tells; `offset` is the last one: a file may exceed 4 GB."""
+    """The offset whose low 32 bits an event's header has; `offset` is the previous one: a file may exceed 4 GB."""
     wide = (offset >> 32 << 32) | log_pos
     return wide + (1 << 32) if wide + (1 << 31) < offset else wide
 
 
 @kernel("int64(uint8[::1], int64, int64, uint8[::1], int64)")
 def _copy(buffer: Bytes, at: int, count: int, out: Bytes, to: int) -> int:
-    """Copies bytes; where they end. Unsigned places cannot count from the end, so whole words are moved at once."""
+    """Copies bytes; returns their end. Unsigned indexes need no check for negative values, so whole words are moved."""
     source, target = np.uint64(at), np.uint64(to)
     for i in range(np.uint64(count)):
         out[target + i] = buffer[source + i]
@@ -98,7 +98,7 @@ def _copy(buffer: Bytes, at: int, count: int, out: Bytes, to: int) -> int:
 
 @kernel("int64(uint8[::1], int64, int64, uint8[::1], int64)")
 def _join(buffer: Bytes, at: int, payload: int, out: Bytes, to: int) -> int:
-    """Copies an event of several pieces, without its status byte; where it ends."""
+    """Copies an event of several pieces, without its status byte; returns its end."""
     skip, left = 1, payload
     while left > 0:
         size = number(buffer, at, 3)
@@ -111,10 +111,10 @@ def _join(buffer: Bytes, at: int, payload: int, out: Bytes, to: int) -> int:
 
 @kernel("int64(uint8[::1], int64, int64[::1], uint8[::1], int64[::1], uint32[:, ::1])")
 def split(buffer: Bytes, end: int, state: Longs, out: Bytes, lengths: Longs, tables: Words) -> int:
-    """Moves whole packets from the buffer (from TAKEN on) to `out` as messages.
+    """Moves whole packets from the buffer (starting at TAKEN) to `out` as messages.
 
-    Stops at what needs a slower look (SLOW: a packet of PACKET bytes on the wire with PAYLOAD bytes in it, still at
-    TAKEN), at a wrong checksum (DAMAGED), or when no whole packet is left (MORE).
+    Stops at a packet that needs slower code (SLOW: a packet of PACKET bytes on the wire with PAYLOAD bytes in it, still
+    at TAKEN), at a wrong checksum (DAMAGED), or when no whole packet is left (MORE).
     """
     at = state[TAKEN]
     while True:
@@ -149,14 +149,14 @@ def split(buffer: Bytes, end: int, state: Longs, out: Bytes, lengths: Longs, tab
             if crc32(out, start + 8, to, tables) != number(out, to, 4):
                 return DAMAGED
         log_pos = number(out, start + 8 + _LOG_POS, 4)
-        told = 0
+        ends_at = 0
         if log_pos > 0:
             offset = widen(log_pos, state[OFFSET])
             if kind != _HEARTBEAT and not (int(out[start + 8 + _FLAGS]) & _ARTIFICIAL):
                 state[OFFSET] = offset
-            told = state[ORDINAL] << 36 | offset
+            ends_at = state[ORDINAL] << 36 | offset
         for i in range(8):
-            out[start + i] = (told >> (8 * i)) & 0xFF
+            out[start + i] = (ends_at >> (8 * i)) & 0xFF
         lengths[state[COUNT]] = to - start
         state[COUNT] += 1
         state[SIZE] = to

@@ -1,4 +1,4 @@
-"""The driver's and the server's refusals as our own errors: by number, with the server's words, never with values."""
+"""The driver's and the server's errors as our own: by number, with the server's message, never with values."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ import pymysql
 from headwater.errors import DataError, HeadwaterError, PrivilegeError, Retry, SourceError
 from headwater.source.refusals import locked, passing
 
-# Numbers of the servers' error messages; 2000 to 2999 are the client's.
+# Numbers of the servers' errors; 2000 to 2999 are the client's.
 WRONG_USER = frozenset({1045, 1130, 1698})
 NOT_ALLOWED = frozenset({1142, 1143, 1227, 1370})
 PASSWORD_EXPIRED = frozenset({1820, 1862})
 LOCKED_ACCOUNT = frozenset({3118, 4151})
 NO_PLUGIN = frozenset({1251, 1524, 2058, 2059})
 CANNOT_REACH = frozenset({1129, 2002, 2003, 2005, 2012, 2026})
-# The session is gone or was ended: shutdown, KILL, idle too long, network.
+# The session is gone or was ended: shutdown, KILL, idle timeout, network.
 ENDED = frozenset({1053, 1077, 1152, 1158, 1159, 1160, 1161, 1184, 1317, 1927, 2006, 2013, 2014, 2055, 3169, 4031})
 LOCKED = frozenset({1205, 3572})
-# Too many connections, a limit of the account, a deadlock, a statement's time, a table's definition that just changed.
+# Too many connections, an account limit, a deadlock, a statement timeout, a table definition that just changed.
 AGAIN = frozenset({1040, 1203, 1213, 1226, 1412, 1969, 3024})
 CHANGED = frozenset({1051, 1054, 1072, 1109, 1146, 1932})
 
@@ -31,7 +31,7 @@ NO_NACL = "pynacl"
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Whom a session leads to, for messages."""
+    """Where a session is connected to, for messages."""
 
     host: str
     port: int
@@ -43,7 +43,7 @@ class Place:
 
 
 def translate(place: Place, error: Exception) -> HeadwaterError:
-    """What the driver raised, with the way out. Its number decides; the text is the server's."""
+    """The driver's error, with a hint. Its number decides; the text is the server's."""
     number = error.args[0] if error.args and isinstance(error.args[0], int) else 0
     text = str(error.args[1]) if len(error.args) > 1 else str(error)
     refused = _session(place, number, text, error) or _statement(place, number, text)
@@ -51,18 +51,18 @@ def translate(place: Place, error: Exception) -> HeadwaterError:
         return refused
     if isinstance(error, pymysql.err.InterfaceError):  # a closed session was used
         return _ended(place, "the connection is closed")
-    told = f"{place}: {_without_values(text)}" + (f" (error {number})" if number else "")
-    return SourceError("source.failed", told, "See the upstream's message.")
+    message = f"{place}: {_without_values(text)}" + (f" (error {number})" if number else "")
+    return SourceError("source.failed", message, "See the upstream's message.")
 
 
 def _session(place: Place, number: int, text: str, error: Exception) -> HeadwaterError | None:
-    """A session that did not come about, or that is gone."""
+    """A session that could not be opened, or that is gone."""
     if number in WRONG_USER:
-        return _unwelcome(place, text, "Correct username and password of the connection, or create the user upstream.")
+        return _no_access(place, text, "Correct username and password of the connection, or create the user upstream.")
     if number in PASSWORD_EXPIRED:
-        return _unwelcome(place, text, "Give the user a new password upstream: ALTER USER … IDENTIFIED BY …;")
+        return _no_access(place, text, "Give the user a new password upstream: ALTER USER … IDENTIFIED BY …;")
     if number in LOCKED_ACCOUNT:
-        return _unwelcome(place, text, "Unlock the user upstream: ALTER USER … ACCOUNT UNLOCK;")
+        return _no_access(place, text, "Unlock the user upstream: ALTER USER … ACCOUNT UNLOCK;")
     if isinstance(error, RuntimeError) or number in NO_PLUGIN:
         return _no_plugin(place, text)
     if number == 1049:
@@ -71,7 +71,7 @@ def _session(place: Place, number: int, text: str, error: Exception) -> Headwate
             f"{place} has no database {place.database}",
             "Correct the connection's database.name.",
         )
-    if number == 1044:  # also for a database that there is not, unless the user may do everything
+    if number == 1044:  # also for a database that does not exist, unless the user has all privileges
         return PrivilegeError(
             "source.privilege",
             f"user {place.user} may not use the database {place.database} of {place}, or there is none",
@@ -83,7 +83,7 @@ def _session(place: Place, number: int, text: str, error: Exception) -> Headwate
 
 
 def _statement(place: Place, number: int, text: str) -> HeadwaterError | None:
-    """A statement that the server did not carry out."""
+    """A statement that failed."""
     if number in NOT_ALLOWED:
         return PrivilegeError("source.privilege", f"{place}: {text}", "Grant the privilege to the connection's user.")
     if number in LOCKED:
@@ -95,19 +95,19 @@ def _statement(place: Place, number: int, text: str) -> HeadwaterError | None:
     return None
 
 
-def _unwelcome(place: Place, text: str, hint: str) -> SourceError:
+def _no_access(place: Place, text: str, hint: str) -> SourceError:
     return SourceError("source.authentication", f"{place} refused user {place.user}: {text}", hint)
 
 
 def _no_plugin(place: Place, text: str) -> SourceError:
     lower = text.lower()
     if NO_NACL in lower or "ed25519" in lower:
-        way = "Install PyNaCl beside Headwater, or give the user another plugin upstream: ALTER USER … IDENTIFIED VIA "
-        return _unwelcome(place, "its ed25519 plugin needs PyNaCl", f"{way}mysql_native_password USING PASSWORD('…');")
+        way = "Install PyNaCl next to Headwater, or give the user another plugin upstream: ALTER USER … IDENTIFIED VIA "
+        return _no_access(place, "its ed25519 plugin needs PyNaCl", f"{way}mysql_native_password USING PASSWORD('…');")
     if NO_CRYPTOGRAPHY in lower:
-        way = "Install cryptography beside Headwater, or set ssl.mode = 'require'."
-        return _unwelcome(place, "its plugin needs the package cryptography", way)
-    return _unwelcome(
+        way = "Install cryptography next to Headwater, or set ssl.mode = 'require'."
+        return _no_access(place, "its plugin needs the package cryptography", way)
+    return _no_access(
         place, text, "Give the user the plugin caching_sha2_password (MySQL) or mysql_native_password (MariaDB)."
     )
 
@@ -129,7 +129,7 @@ def _unreachable(place: Place, text: str, error: Exception) -> SourceError:
     return SourceError(
         "source.unreachable",
         f"cannot reach {place}: {cause or text}",
-        "Check hostname and port, and that the server is running; Headwater retries what already runs.",
+        "Check hostname and port, and that the server is running; a running Headwater retries.",
         Retry.AUTO,
     )
 
@@ -141,5 +141,5 @@ def _ended(place: Place, text: str) -> SourceError:
 
 
 def _without_values(text: str) -> str:
-    """The message without what it quotes, quotes within included: an unforeseen one may quote a key."""
+    """The message without its quoted parts, including nested quotes: an unexpected one may quote a key."""
     return re.sub(r"'.*'", "'…'", text, flags=re.S)

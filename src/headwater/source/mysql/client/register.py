@@ -1,4 +1,4 @@
-"""How a reader of the log presents itself to the server."""
+"""How a reader of the log registers with the server."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from pymysql.constants import COMMAND
 
 from headwater.source.mysql.client.session import Session
 
-NAME = b"headwater"  # how SHOW REPLICAS calls our readers
+NAME = b"headwater"  # our readers' name in SHOW REPLICAS
 
 
 def register(session: Session, server_id: int) -> None:
-    """Makes the session known as a reader of the log, until it ends; the driver's error if the user may not."""
+    """Registers the session as a reader of the log, until it ends; raises the driver's error if the user may not."""
     host = struct.pack("<B", len(NAME)) + NAME
     nobody = b"\0\0"  # no user, no password
     session._execute_command(

@@ -1,7 +1,7 @@
-"""Rows of a SELECT as they stand on the wire: read from the driver's socket in large blocks, one value per row.
+"""Rows of a SELECT as they are on the wire: read from the driver's socket in large blocks, one value per row.
 
-The driver does handshake, authentication and TLS, and reads the description of the columns. What follows is one packet
-(or more, from 16 MB on) per row: a length of 3 bytes, a number, and the row's texts, each behind its length.
+The driver does handshake, authentication and TLS, and reads the column descriptions. What follows is one packet
+(or more, from 16 MB on) per row: a 3-byte length, a number, and the row's texts, each after its length.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from pymysql.constants import COMMAND
 from headwater.kernel import kernel
 from headwater.source.mysql.client.session import Session
 
-BLOCK_BYTES = 1 << 20  # what is asked of the socket at once
+BLOCK_BYTES = 1 << 20  # bytes requested from the socket at once
 SCHEMA = pa.schema([pa.field("row", pa.binary())])
 
-MORE, END, ERROR = 0, 1, 2  # why the kernel stopped: it wants bytes, or the last packet is there
-SMALLEST = 5  # bytes of a packet that says something: its head and one byte
+MORE, END, ERROR = 0, 1, 2  # why the kernel stopped: it needs bytes, or it reached the last packet
+SMALLEST = 5  # bytes needed to tell a packet: its header and one byte
 _AT, _USED, _ROWS, _LEFT, _LAST = range(5)  # of the kernel's state
-_EOF_BELOW = 9  # a packet that begins with 0xFE and is not shorter holds a row whose first value is large
+_EOF_BELOW = 9  # a longer packet that begins with 0xFE is a row whose first value is large
 
 
 @kernel("int64(uint8[::1], int64, int64, uint8[::1], int32[::1], int64[::1])")
 def split(block: Any, end: Any, limit: Any, out: Any, offsets: Any, state: Any) -> Any:
-    """Copies the rows of `block[state[AT]:end]` behind those in `out`, up to `limit` bytes; notes where each ends.
+    """Appends the rows of `block[state[AT]:end]` to `out`, up to `limit` bytes; records where each ends.
 
-    `state`: where to go on in the block, bytes in `out`, whole rows, bytes that the packet still lacks, and whether the
-    packet is its row's last one. The caller sees to it that `out` and `offsets` have room.
+    `state`: where to continue in the block, bytes in `out`, whole rows, missing bytes of the packet, and whether the
+    packet is its row's last one. The caller makes sure that `out` and `offsets` have room.
     """
     at, used, rows, left, last = state[0], state[1], state[2], state[3], state[4]
     answer = MORE
@@ -51,7 +51,7 @@ def split(block: Any, end: Any, limit: Any, out: Any, offsets: Any, state: Any) 
             at += 4
             left = length
             last = 1 if length < 0xFFFFFF else 0
-        elif left == 0:  # the row goes on in the next packet
+        elif left == 0:  # the row continues in the next packet
             if end - at < 4:
                 break
             left = np.int64(block[at]) | np.int64(block[at + 1]) << 8 | np.int64(block[at + 2]) << 16
@@ -72,8 +72,10 @@ def split(block: Any, end: Any, limit: Any, out: Any, offsets: Any, state: Any) 
 
 
 class RowStream:
-    """A SELECT that runs: its rows in batches. Driver errors come through as they are; nothing may be asked before the
-    stream has ended."""
+    """A running SELECT: its rows in batches.
+
+    Driver errors pass through unchanged; the session cannot run anything else before the stream has ended.
+    """
 
     def __init__(self, session: Session, statement: str) -> None:
         self._session = session
@@ -115,11 +117,11 @@ class RowStream:
 
     @property
     def ended(self) -> bool:
-        """Every row was read, or the server has ended it."""
+        """Whether every row was read, or the server has ended the stream."""
         return self._ended
 
     def drain(self) -> None:
-        """Throws the rest away; how the server ends it does not matter."""
+        """Discards the rest; how the server ends it does not matter."""
         try:
             for _ in self.batches(BLOCK_BYTES):
                 pass
@@ -129,7 +131,7 @@ class RowStream:
 
 
 class _Blocks:
-    """What came from the socket and was not split yet, and where splitting stands."""
+    """What was received from the socket but not split yet, and the state of splitting."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -150,12 +152,12 @@ class _Blocks:
 
     @property
     def waiting(self) -> int:
-        """Bytes that were received and not split."""
+        """Bytes received but not split."""
         return self._end - int(self._state[_AT])
 
     @property
     def inside(self) -> bool:
-        """The last row is not whole."""
+        """Whether the last row is incomplete."""
         return bool(self._state[_LEFT] or not self._state[_LAST])
 
     def begin_batch(self) -> None:
@@ -165,7 +167,7 @@ class _Blocks:
         return int(split(self._block, self._end, limit, out, offsets, self._state))
 
     def fill(self) -> None:
-        """Reads what the socket has, up to a block; what was not split moves to the front."""
+        """Reads what the socket has, up to a block; unsplit bytes move to the front."""
         at, waiting = int(self._state[_AT]), self.waiting
         if waiting:
             self._block[:waiting] = self._block[at : self._end].copy()
@@ -179,7 +181,7 @@ class _Blocks:
         self._end += count
 
     def _read(self, at: int) -> int:
-        """First what the driver has read beyond the columns' description, then straight from the socket."""
+        """First what the driver has read beyond the column descriptions, then directly from the socket."""
         if not self._begun:
             self._begun = True
             ahead = self._file.read(len(self._file.peek(1)))
@@ -198,7 +200,7 @@ class _Blocks:
 
 
 def _with_room(array: Any, size: int) -> Any:
-    """The array, or a larger one that begins with it."""
+    """The array, or a larger copy of it."""
     if array.size >= size:
         return array
     larger = np.zeros(max(size, 2 * array.size), array.dtype)
@@ -212,7 +214,7 @@ def _batch(data: Any, offsets: Any) -> pa.RecordBatch:
 
 
 def texts_of(row: bytes) -> tuple[str, ...]:
-    """The values of a row that has no NULL, as texts; for the few rows that are looked at one by one."""
+    """The values of a row without NULLs, as texts; for the few rows that are handled one by one."""
     texts, at = [], 0
     while at < len(row):
         length, at = _length(row, at)

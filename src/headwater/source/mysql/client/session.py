@@ -1,4 +1,4 @@
-"""Sessions with MySQL and MariaDB: one place for options, fixed settings and the translation of refusals."""
+"""Sessions with MySQL and MariaDB: one place for options, fixed settings and the translation of errors."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from headwater.source.mysql.client.refusals import Place, translate
 LOCK_TIMEOUT_S = 10  # for the metadata lock that any SELECT takes; a server's default is a year
 LARGEST_KEY_BYTES = 3072  # of an InnoDB index
 
-# The same in scans and in questions, whatever the server's defaults are: they could cut, round or hide rows.
+# The same in scans and in queries, whatever the server's defaults are: they could truncate, round or hide rows.
 SETTINGS = {
     "time_zone": "'+00:00'",
-    "sql_mode": "'NO_BACKSLASH_ESCAPES'",  # so that a literal needs one rule only; see `quote_literal`
+    "sql_mode": "'NO_BACKSLASH_ESCAPES'",  # so that a literal needs only one rule; see `quote_literal`
     "sql_select_limit": "18446744073709551615",
     "sql_big_selects": "1",
     "sql_auto_is_null": "0",
@@ -30,13 +30,13 @@ SETTINGS = {
     "max_sort_length": str(LARGEST_KEY_BYTES + 1024),
     "lock_wait_timeout": str(LOCK_TIMEOUT_S),
     "wait_timeout": "28800",
-    "net_write_timeout": "600",  # a scan may stop to read while the lake's disk is slow
+    "net_write_timeout": "600",  # a scan may pause reading while the lake's disk is slow
 }
 MYSQL_SETTINGS = {"max_execution_time": "0", "information_schema_stats_expiry": "0"}
 MARIADB_SETTINGS = {"max_statement_time": "0"}
 KEEPALIVE = {socket.TCP_KEEPIDLE: 30, socket.TCP_KEEPINTVL: 10, socket.TCP_KEEPCNT: 3}
 
-Session = Any  # pymysql's Connection, which has no types
+Session = Any  # pymysql's Connection, which is untyped
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +50,9 @@ class Endpoint(endpoint.Endpoint):
         return Place(self.host, self.port, self.user, self.database)
 
     def connect(self) -> Session:
-        """An autocommit session with the fixed settings; refusals come as SourceError with the way out.
+        """An autocommit session with the fixed settings; failures are raised as SourceError with a hint.
 
-        Reads wait without limit once it stands: a dead peer is noticed by TCP, after about a minute.
+        Reads wait without limit once it is open: TCP notices a dead peer after about a minute.
         """
         session = None
         try:
@@ -61,18 +61,18 @@ class Endpoint(endpoint.Endpoint):
                 host=self.host,
                 port=self.port,
                 user=self.user,
-                password=self.password.encode(),  # the driver would take latin1
+                password=self.password.encode(),  # the driver would use latin1
                 database=self.database,
                 charset="utf8mb4",
                 autocommit=True,
                 program_name="headwater",
                 connect_timeout=self.connect_timeout_s,
-                read_timeout=self.connect_timeout_s,  # a server that accepts and then says nothing
+                read_timeout=self.connect_timeout_s,  # a server that accepts and then sends nothing
                 write_timeout=self.connect_timeout_s,
                 ssl=self._tls(),
                 ssl_disabled=self.ssl_mode == "disable",
             )
-            _settle(session)
+            _configure(session)
         except (pymysql.Error, OSError, RuntimeError) as e:
             if session is None:
                 raise self._unreached(self.translate(e)) from e
@@ -81,7 +81,7 @@ class Endpoint(endpoint.Endpoint):
         return session
 
     def _unreached(self, error: HeadwaterError) -> HeadwaterError:
-        """A session that ended before it stood: something listens there, but does not greet as a server does."""
+        """The error for a session that ended before it was open: something else than a database listens there."""
         if error.code != "source.disconnected":
             return error
         return SourceError(
@@ -92,15 +92,15 @@ class Endpoint(endpoint.Endpoint):
         )
 
     def translate(self, error: Exception) -> HeadwaterError:
-        """A driver's error as one of ours. The text never holds the password."""
+        """A driver's error as one of ours. The text never contains the password."""
         return translate(self.place, error)
 
     def _tls(self) -> ssl.SSLContext | None:
-        """As libpq understands the modes: a root certificate makes `require` check the server's."""
+        """The TLS context; modes have libpq's meaning: with a root certificate `require` also checks the server's."""
         if self.ssl_mode == "disable":
             return None
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        context.verify_flags &= ~ssl.VERIFY_X509_STRICT  # the certificates that MySQL makes itself would not pass
+        context.verify_flags &= ~ssl.VERIFY_X509_STRICT  # the certificates that MySQL generates itself would not pass
         context.check_hostname = self.ssl_mode == "verify-full"
         if self.ssl_root_cert and self.ssl_mode != "prefer":
             _load(context, self.ssl_root_cert)
@@ -121,7 +121,7 @@ def _load(context: ssl.SSLContext, root_cert: str) -> None:
 
 
 class _Connection(Connection):  # type: ignore[misc]
-    """PyMySQL's connection, which by itself goes on in the clear when the server offers no TLS."""
+    """PyMySQL's connection, which on its own continues unencrypted if the server offers no TLS."""
 
     def __init__(self, *, tls_required: bool, **options: Any) -> None:
         self._tls_required = tls_required
@@ -135,12 +135,12 @@ class _Connection(Connection):  # type: ignore[misc]
     def _process_auth(self, plugin_name: bytes, auth_packet: Any) -> Any:
         if plugin_name == b"mysql_clear_password" and not self._secure:
             raise pymysql.err.OperationalError(
-                CR.CR_AUTH_PLUGIN_CANNOT_LOAD, "the server wants the password in the clear, without TLS"
+                CR.CR_AUTH_PLUGIN_CANNOT_LOAD, "the server wants the password in clear text, without TLS"
             )
         return super()._process_auth(plugin_name, auth_packet)
 
 
-def _settle(session: Session) -> None:
+def _configure(session: Session) -> None:
     """Gives a new session the fixed settings, and lets it wait."""
     own = MARIADB_SETTINGS if is_mariadb(session) else MYSQL_SETTINGS
     with session.cursor() as cursor:
@@ -158,10 +158,10 @@ def is_mariadb(session: Session) -> bool:
 
 
 def quote_identifier(name: str) -> str:
-    """A name as MySQL wants it quoted, whatever the sql_mode."""
+    """A name quoted for MySQL, in any sql_mode."""
     return "`" + name.replace("`", "``") + "`"
 
 
 def quote_literal(text: str) -> str:
-    """A text literal of our sessions, where a backslash is a character like any other (NO_BACKSLASH_ESCAPES)."""
+    """A text literal for our sessions, in which a backslash is an ordinary character (NO_BACKSLASH_ESCAPES)."""
     return "'" + text.replace("'", "''") + "'"

@@ -1,4 +1,4 @@
-"""Compressed events as the plain ones that they stand for."""
+"""Compressed events as the plain events they contain."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _TABLE_ID_BYTES, _FLAG_BYTES = 6, 2
 
 
 def lenenc(data: bytes, at: int) -> tuple[int, int]:
-    """A length-encoded number, and where what follows it begins."""
+    """A length-encoded number, and the offset after it."""
     first = data[at]
     if first < 251:
         return first, at + 1
@@ -28,7 +28,7 @@ def lenenc(data: bytes, at: int) -> tuple[int, int]:
 
 
 def damaged(what: str) -> DataError:
-    """An event that no server sends."""
+    """The error for an event that no server sends."""
     return DataError(
         "data.log_damaged", f"the binlog cannot be read: {what}", "Report this with the server's version and settings."
     )
@@ -47,7 +47,7 @@ def unpack_payload(event: bytes) -> Iterator[bytes]:
     packed = pa.py_buffer(event).slice(at, min(len(event) - at, fields.get(_FIELD_SIZE, len(event))))
     compression = fields.get(_FIELD_COMPRESSION, _NONE)
     if compression not in (_ZSTD, _NONE):
-        raise damaged(f"a transaction is compressed in an unknown way ({compression})")
+        raise damaged(f"a transaction uses an unknown compression ({compression})")
     plain = pa.BufferReader(packed)
     if compression == _ZSTD:
         plain = pa.CompressedInputStream(plain, "zstd")
@@ -60,7 +60,7 @@ def unpack_payload(event: bytes) -> Iterator[bytes]:
 
 
 def _read(plain: pa.NativeFile, size: int) -> bytes:
-    """So many bytes, or what is left of the stream."""
+    """The given number of bytes, or what is left of the stream."""
     try:
         return bytes(plain.read(size))
     except OSError as e:
@@ -87,17 +87,17 @@ def unpack_event(event: bytes) -> bytes:
 
 
 def _inflate(packed: bytes) -> bytes:
-    """MariaDB's frame: a byte (mark, algorithm, how many bytes of length), the plain length, zlib's stream."""
+    """MariaDB's frame: a byte (mark, algorithm, number of length bytes), the plain length, zlib's stream."""
     head = packed[0]
     if not head & 0x80 or head >> 4 & 7:
-        raise damaged("an event is compressed in an unknown way")
+        raise damaged("an event uses an unknown compression")
     size = head & 7
     plain = zlib.decompress(packed[1 + size :])
     if len(plain) != int.from_bytes(packed[1 : 1 + size], "big"):
-        raise damaged("a compressed event has another length than it says")
+        raise damaged("a compressed event does not have its declared length")
     return plain
 
 
 def _renamed(event: bytes, kind: int) -> bytes:
-    """The event under its plain number. Its size stays that of the log, from which its beginning is computed."""
+    """The event under its plain number. Its size stays that of the log, from which its start is computed."""
     return event[: ev.TYPE] + struct.pack("B", kind) + event[ev.TYPE + 1 :]

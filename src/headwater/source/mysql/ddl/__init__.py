@@ -1,4 +1,4 @@
-"""Statements in the log: what they do to tables and rows, read from their words.
+"""Statements in the log: what they do to tables and rows, parsed from their words.
 
 `statement` its settings · `lexer`, `words` its words · `effects` what it does · `alter`, `definition` each clause ·
 `judge` whether a table can still be followed

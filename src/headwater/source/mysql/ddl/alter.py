@@ -1,6 +1,6 @@
 """What each clause of an ALTER TABLE may do to the rows and the key of its table.
 
-A clause that certainly touches neither gives nothing. One that we do not know touches everything.
+A clause that certainly affects neither yields nothing. An unknown clause affects everything.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from enum import StrEnum
 from headwater.source.mysql.ddl.definition import Definition, read_definition
 from headwater.source.mysql.ddl.words import Words
 
-# of partitions: what keeps every row, and what may not
+# of partitions: operations that keep every row, and those that may not
 _KEEPS = frozenset({"REBUILD", "OPTIMIZE", "ANALYZE", "CHECK"})
 _MOVES = frozenset({"DROP", "TRUNCATE", "EXCHANGE", "COALESCE", "REORGANIZE", "DISCARD", "IMPORT", "CONVERT", "REPAIR"})
 _INERT_OPTIONS = frozenset({
@@ -35,25 +35,25 @@ _INERT_WORDS = (
     ("SECONDARY_UNLOAD",),
 )
 _INDEXES = frozenset({"INDEX", "KEY", "UNIQUE", "FULLTEXT", "SPATIAL", "CHECK"})
-UNKNOWN = "it was altered in a way that we do not understand"
+UNKNOWN = "it was altered in a way that cannot be parsed"
 
 
 class Touches(StrEnum):
-    """What an alteration may concern."""
+    """What an alteration may affect."""
 
     ROWS = "rows"  # any row
-    KEY = "key"  # the primary key is another one, or gone
-    INDEX = "index"  # an index is gone, which may be what a declared key rests on
+    KEY = "key"  # the primary key was replaced or dropped
+    INDEX = "index"  # an index was dropped, which may be the one behind a declared key
     CASCADE = "cascade"  # a foreign key changes rows from now on
-    TEXTS = "texts"  # every column of text is converted to the charset in `name`
+    TEXTS = "texts"  # every text column is converted to the charset in `name`
     NAME = "name"  # what `name` meant is gone, or it means something else now
-    DROP = "drop"  # the column `name` is gone
-    TYPE = "type"  # the column `name` was defined anew
+    DROP = "drop"  # the column `name` was dropped
+    TYPE = "type"  # the column `name` was redefined
 
 
 @dataclass(frozen=True, slots=True)
 class Only:
-    """IF EXISTS or IF NOT EXISTS: the clause did something only if the column was there, or was not."""
+    """IF EXISTS or IF NOT EXISTS: the clause had an effect only if the column existed, or did not."""
 
     column: str
     there: bool
@@ -61,7 +61,7 @@ class Only:
 
 @dataclass(frozen=True, slots=True)
 class Alteration:
-    """What a clause does to its table; `reason` in words where it touches rows whatever a relation takes of it."""
+    """What a clause does to its table; `reason` in words if it affects rows whatever a relation follows of it."""
 
     touches: Touches
     name: str = ""
@@ -72,7 +72,7 @@ class Alteration:
 
 @dataclass(frozen=True, slots=True)
 class OtherTable:
-    """Another table that a clause touches."""
+    """Another table that a clause affects."""
 
     schema: str
     table: str
@@ -80,7 +80,7 @@ class OtherTable:
 
 
 def alterations(words: Words) -> Iterator[Alteration | OtherTable]:
-    """What the clauses behind the table's name alter, here and in other tables."""
+    """What the clauses after the table's name alter, here and in other tables."""
     for item in words.items():
         first, second = item.peek(), item.peek(1)
         takes_rest = second == "PARTITION" or (first, second) in (("ORDER", "BY"), ("PARTITION", "BY"))
@@ -109,7 +109,7 @@ def _clause(words: Words) -> Iterator[Alteration | OtherTable]:
             words.take_word()
             yield from _rename(words)
         case "ALTER", _:
-            return  # a default, or whether something is visible or enforced: of rows to come
+            return  # a default, or whether something is visible or enforced: affects only future rows
         case "CONVERT", "TO":
             yield from _convert(words)
         case _:
@@ -119,9 +119,9 @@ def _clause(words: Words) -> Iterator[Alteration | OtherTable]:
 def _partitions(words: Words) -> Iterator[Alteration | OtherTable]:
     verb, what = words.take_word(), words.take_word()
     yield Alteration(Touches.ROWS, reason=f"its partitions changed: {verb} {what}")
-    if verb in ("EXCHANGE", "CONVERT") and (what == "TABLE" or words.pass_to("TABLE")):
+    if verb in ("EXCHANGE", "CONVERT") and (what == "TABLE" or words.skip_to("TABLE")):
         name = words.take_name()
-        reason = f"it changed place with a partition: {verb} PARTITION"
+        reason = f"it was exchanged with a partition: {verb} PARTITION"
         yield OtherTable(*(name or ("", "")), reason)
 
 
@@ -130,7 +130,7 @@ def _add(words: Words) -> Iterator[Alteration]:
     if words.peek() == "PARTITION":
         return
     if (words.peek(), words.peek(1)) in (("SYSTEM", "VERSIONING"), ("PERIOD", "FOR")):
-        yield Alteration(Touches.ROWS, reason="its rows have versions now: SYSTEM VERSIONING")
+        yield Alteration(Touches.ROWS, reason="its rows are now versioned: SYSTEM VERSIONING")
         return
     if words.take_any("CONSTRAINT"):
         words.take_exists()
@@ -156,7 +156,7 @@ def _add_column(words: Words) -> Iterator[Alteration]:
 
 
 def _only_if(there: bool | None, words: Words, made: Iterator[Alteration]) -> Iterator[Alteration]:
-    """The changes of a clause whose column comes next, with the condition that it said."""
+    """The changes of a clause whose column comes next, with its condition."""
     only = None if there is None else Only(words.peek_part(), there)
     return (replace(c, only=only) for c in made) if only else made
 
@@ -173,7 +173,7 @@ def _drop(words: Words) -> Iterator[Alteration]:
             name = words.take_part() or ""
             yield Alteration(Touches.KEY if name.upper() == "PRIMARY" else Touches.INDEX)
         case ("SYSTEM", "VERSIONING") | ("PERIOD", "FOR"):
-            yield Alteration(Touches.ROWS, reason="its rows have no versions any more: SYSTEM VERSIONING")
+            yield Alteration(Touches.ROWS, reason="its rows are no longer versioned: SYSTEM VERSIONING")
         case _:
             words.take_any("COLUMN")
             there = words.take_exists()
@@ -221,10 +221,10 @@ def _convert(words: Words) -> Iterator[Alteration]:
 
 
 def _inline(words: Words) -> Iterator[Alteration]:
-    """What a column's definition says of keys; KEY alone is the primary one."""
+    """What a column's definition says about keys; KEY alone means the primary one."""
     said = words.outside()
     if "PARTITION" in said:
-        said = said[: said.index("PARTITION")]  # what follows is not of the column
+        said = said[: said.index("PARTITION")]  # the rest does not belong to the column
     if any(w == "PRIMARY" or (w == "KEY" and said[i - 1 : i] != ["UNIQUE"]) for i, w in enumerate(said)):
         yield Alteration(Touches.KEY)
     yield from _cascades(words)
@@ -257,7 +257,7 @@ def _options(words: Words) -> Iterator[Alteration]:
             continue
         value = words.take_value()
         if option == "ENGINE" and value.upper() != "INNODB":
-            yield Alteration(Touches.ROWS, reason=f"it moved to the engine {value}")
+            yield Alteration(Touches.ROWS, reason=f"its engine was changed to {value}")
         elif option != "ENGINE" and option not in _INERT_OPTIONS:
             yield Alteration(Touches.ROWS, reason=UNKNOWN)
             return

@@ -1,4 +1,4 @@
-"""A column's type as a statement writes it, and whether it takes every value of the type that the column had."""
+"""A column's type as a statement writes it, and whether it takes every value of the column's previous type."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from headwater.source.mysql.ddl.words import Words
 _SAME_TYPE = {"INTEGER": "int", "DEC": "decimal", "NUMERIC": "decimal", "FIXED": "decimal"}
 _WHOLE = {"tinyint": 8, "smallint": 16, "mediumint": 24, "int": 32, "bigint": 64}  # bits
 _CLOCKS = frozenset({"time", "datetime", "timestamp"})
-# go on only as they were
+# followed only if unchanged
 _EXACT = frozenset({"float", "double", "bit", "year", "date", "json", "uuid", "inet4", "inet6", "vector", "binary"})
 _LONGER = frozenset({"char", "varchar", "varbinary"})  # may get longer
 _ROOM = {"tinytext": 1, "text": 2, "mediumtext": 3, "longtext": 4, "tinyblob": 1, "blob": 2, "mediumblob": 3}
-_ROOM |= {"longblob": 4}  # bytes that tell a value's length
+_ROOM |= {"longblob": 4}  # length bytes of a value
 _DEFAULT_SIZE = {"decimal": (10, 0), "char": (1,), "binary": (1,), "bit": (1,)}
 _DEFAULT_SIZE |= dict.fromkeys(_CLOCKS, (0,))
 _WITHOUT_SIZE = _WHOLE.keys() | {"float", "double", "year", "date", "json", "uuid", "inet4", "inet6"}
@@ -28,28 +28,28 @@ _INERT = frozenset({"VISIBLE", "INVISIBLE", "FIRST", "SIGNED", "ENFORCED", "UNIQ
 
 @dataclass(frozen=True, slots=True)
 class Type:
-    """A type as far as it decides which values fit: its size is of digits, characters, bytes, or of a length."""
+    """A type as far as it decides which values fit: its size is in digits, characters, bytes, or length bytes."""
 
     name: str
     size: tuple[int, ...] = ()
     unsigned: bool = False
-    charset: str = ""  # '': of the table's default, or none
+    charset: str = ""  # '': the table's default, or none
     collation: str = ""  # '': unknown, or none
     labels: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """What a statement says of a column; not `plain` where it says more than a type and what touches no value."""
+    """What a statement says about a column; `plain` if it is only a type and attributes that touch no value."""
 
     type: Type
-    nullable: bool | None = None  # None: not said
-    numbered: bool = False  # AUTO_INCREMENT: it may number rows anew that have a zero
+    nullable: bool | None = None  # None: not given
+    numbered: bool = False  # AUTO_INCREMENT: it may renumber rows that have a zero
     plain: bool = True
 
 
 def read_definition(words: Words) -> Definition:
-    """The definition of a column, behind its name. Whatever we do not know for certain makes it not plain."""
+    """The definition of a column, after its name. Anything not known for certain makes it not plain."""
     name = words.take_word()
     name = _SAME_TYPE.get(name, name.lower())
     if name in ("bool", "boolean"):
@@ -60,7 +60,7 @@ def read_definition(words: Words) -> Definition:
     found = Definition(_sized(Type(name), words.take_group() if words.peek() == "(" else []))
     while words.more and found.plain:
         if words.peek() in ("PARTITION", "REMOVE"):
-            break  # not of the column any more
+            break  # no longer part of the column
         found = _with_attribute(found, words)
     return found
 
@@ -77,7 +77,7 @@ def _sized(type: Type, arguments: list[Token]) -> Type:
 
 
 def _with_attribute(found: Definition, words: Words) -> Definition:
-    """One attribute more."""
+    """Adds one attribute."""
     type = found.type
     match words.take_word():
         case "UNSIGNED" | "ZEROFILL":
@@ -98,9 +98,9 @@ def _with_attribute(found: Definition, words: Words) -> Definition:
         case "AUTO_INCREMENT":
             return replace(found, numbered=True)
         case "DEFAULT":
-            _pass_value(words)
+            _skip_value(words)
         case "ON" if words.take_any("UPDATE"):
-            _pass_value(words)
+            _skip_value(words)
         case "COMMENT" | "COLUMN_FORMAT" | "STORAGE":
             words.take_value()
         case "AFTER":
@@ -111,7 +111,7 @@ def _with_attribute(found: Definition, words: Words) -> Definition:
         case "CHECK" if words.peek() == "(":
             words.take_group()
         case "REFERENCES":
-            words.pass_to()  # to the end: what it does to rows is seen elsewhere
+            words.skip_to()  # to the end: its effect on rows is handled elsewhere
         case word if word in _INERT:
             if word == "UNIQUE":
                 words.take_any("KEY")
@@ -124,8 +124,8 @@ def _charset(words: Words) -> str:
     return collation_name(words.take_part() or "?")
 
 
-def _pass_value(words: Words) -> None:
-    """Goes behind a default: a literal, a function, or an expression in parentheses."""
+def _skip_value(words: Words) -> None:
+    """Skips a default: a literal, a function, or an expression in parentheses."""
     if words.peek() == "(":
         words.take_group()
         return
@@ -142,7 +142,7 @@ def _pass_value(words: Words) -> None:
 
 
 def type_of(upstream: UpstreamType) -> Type:
-    """The type that a relation knows for a column."""
+    """A relation's type for a column."""
     size = {
         "decimal": (upstream.precision or 10, upstream.scale or 0),
         **dict.fromkeys(_CLOCKS, (upstream.scale or 0,)),
@@ -153,7 +153,7 @@ def type_of(upstream: UpstreamType) -> Type:
 
 
 def as_logged(type: Type, column: LogColumn) -> Type:
-    """The type as the log described it last: it may have grown since the relation was defined."""
+    """The type as the log last described it: it may have been widened since the relation was defined."""
     if type.name in _LONGER and column.type_oid in (codes.VARCHAR, codes.VAR_STRING, codes.STRING):
         return replace(type, size=(column.modifier // bytes_of_character(column.charset),), charset=column.charset)
     if type.name in _ROOM and column.type_oid == codes.BLOB:
@@ -172,7 +172,7 @@ def as_logged(type: Type, column: LogColumn) -> Type:
 
 
 def takes_all(old: Type, new: Type) -> bool:
-    """Whether a column of the new type certainly has every value that it had, for a session that is strict."""
+    """Whether the new type certainly holds every value of the old one, in a strict session."""
     if new.charset and (old.name not in WITH_CHARSET or new.charset != old.charset):
         return False
     if old.name in _ROOM:

@@ -1,4 +1,4 @@
-"""What a statement in the log does to tables: read from its words. What is not understood may have done anything."""
+"""What a statement in the log does to tables, parsed from its words. An unparsable one may do anything."""
 
 from __future__ import annotations
 
@@ -13,38 +13,38 @@ from headwater.source.mysql.ddl.lexer import Kind, tokens
 from headwater.source.mysql.ddl.statement import STRICT, Statement
 from headwater.source.mysql.ddl.words import Words
 
-# Statements that change no row of any table. (What they do to privileges, logs and caches is no concern of ours.)
-# None has room for an expression, which could call a function that writes. Those that do (EXPLAIN, SHOW, KILL, HANDLER)
-# are logged only if they wrote something.
+# Statements that change no row of any table. (Their effects on privileges, logs and caches do not matter here.) None
+# can contain an expression, which could call a function that writes. Those that can (EXPLAIN, SHOW, KILL, HANDLER) are
+# logged only if they wrote something.
 _HARMLESS = frozenset({
     "GRANT", "REVOKE", "FLUSH", "RESET", "HELP", "USE", "LOCK", "UNLOCK", "START", "STOP", "CHANGE", "INSTALL",
     "UNINSTALL", "SAVEPOINT", "RELEASE", "COMMIT", "ROLLBACK", "XA", "DEALLOCATE", "CACHE", "BACKUP", "SHUTDOWN",
     "RESTART",
 })  # fmt: skip
 _UPKEEP = frozenset({"ANALYZE", "OPTIMIZE", "CHECK", "CHECKSUM"})  # of tables; MariaDB's ANALYZE runs any statement
-# What CREATE, ALTER and DROP may stand before that is no table, and the words between.
+# Objects other than tables that CREATE, ALTER and DROP apply to, and the words between.
 _OTHER_OBJECTS = frozenset({
     "VIEW", "FUNCTION", "PROCEDURE", "TRIGGER", "EVENT", "USER", "ROLE", "SERVER", "TABLESPACE", "UNDO", "LOGFILE",
     "SEQUENCE", "PACKAGE", "PREPARE", "RESOURCE", "SPATIAL", "CATALOG", "LIBRARY", "DEFINER", "ALGORITHM", "SQL",
     "AGGREGATE", "INSTANCE",
 })  # fmt: skip
-_SETTABLE = frozenset({"PASSWORD", "ROLE", "DEFAULT", "RESOURCE"})  # by a SET that is logged for what it is
-UNREADABLE = "a statement that may concern it could not be read"
+_SETTABLE = frozenset({"PASSWORD", "ROLE", "DEFAULT", "RESOURCE"})  # by a SET that is logged as such
+UNREADABLE = "a statement that may affect it could not be parsed"
 
 
 class Does(StrEnum):
     """What happens to a table."""
 
-    TRUNCATE = "truncate"  # it is empty now
-    BREAK = "break"  # its rows changed in a way that no rows event tells
+    TRUNCATE = "truncate"  # it is now empty
+    BREAK = "break"  # its rows changed without a rows event
     ALTER = "alter"  # its description may have changed; `alterations` say what may have happened to its rows
-    BREAK_SCHEMA = "break schema"  # BREAK for all of a schema's tables; `table` is empty
+    BREAK_SCHEMA = "break schema"  # BREAK for all tables of a schema; `table` is empty
     BREAK_ALL = "break all"  # BREAK for any table of a database that the statement touched
 
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """One table that a statement touches, and the reason in words."""
+    """One table that a statement affects, and the reason in words."""
 
     does: Does
     schema: str = ""
@@ -54,7 +54,7 @@ class Effect:
 
 
 def effects(statement: Statement) -> list[Effect]:
-    """What a statement does to tables, each with its schema (the statement's own where it names none)."""
+    """What a statement does to tables, each with its schema (by default the statement's own)."""
     found = tokens(statement)
     words = Words([t for t in found if t.kind is not Kind.BROKEN], statement.schema)
     _skip_settings(words)
@@ -66,7 +66,7 @@ def effects(statement: Statement) -> list[Effect]:
     if found[-1].kind is Kind.BROKEN:
         return [Effect(Does.BREAK_ALL, reason=UNREADABLE)]
     if verb == "SET" and words.peek() in _SETTABLE and words.outside().count("=") <= (words.peek() == "PASSWORD"):
-        return []  # and sets nothing besides
+        return []  # and sets nothing else
     reader = {
         "TRUNCATE": _truncate,
         "DROP": _drop,
@@ -84,7 +84,7 @@ def _is_upkeep(words: Words) -> bool:
 
 
 def session_of(statement: Statement) -> Statement:
-    """The statement with what SET STATEMENT … FOR says of its session."""
+    """The statement with the session settings of SET STATEMENT … FOR."""
     words = Words(tokens(statement), statement.schema)
     relaxed = "SQL_MODE" in _skip_settings(words)
     return replace(statement, mode=statement.mode & ~STRICT) if relaxed else statement
@@ -95,17 +95,17 @@ def _skip_settings(words: Words) -> list[str]:
     if not words.take_all("SET", "STATEMENT"):
         return []
     said = words.outside()
-    words.pass_to("FOR")
+    words.skip_to("FOR")
     return said[: said.index("FOR")] if "FOR" in said else said
 
 
 def _named(does: Does, name: tuple[str, str] | None, reason: str = "", *alterations: Alteration) -> Effect:
-    """An effect on the table of a name, or on any table if the name could not be read."""
+    """An effect on the named table, or on any table if the name could not be read."""
     return Effect(does, *name, reason, alterations) if name and name[1] else Effect(Does.BREAK_ALL, reason=UNREADABLE)
 
 
 def _writes(verb: str) -> Effect:
-    """A statement that may write rows, logged as text. Triggers, functions and views make any table its target."""
+    """A statement that may write rows, logged as text. Triggers, functions and views may make it write any table."""
     return Effect(Does.BREAK_ALL, reason=f"{verb or 'a query'} was logged as a statement (binlog_format), not as rows")
 
 
@@ -124,7 +124,7 @@ def _drop(words: Words) -> Iterator[Effect]:
     elif words.take_any("INDEX"):
         words.take_exists()
         primary = (words.take_part() or "").upper() == "PRIMARY"
-        words.pass_to("ON")
+        words.skip_to("ON")
         yield _named(Does.ALTER, words.take_name(), "", Alteration(Touches.KEY if primary else Touches.INDEX))
     elif words.take_any("TABLE", "TABLES"):
         words.take_exists()
@@ -141,7 +141,7 @@ def _rename(words: Words) -> Iterator[Effect]:
     words.take_exists()
     for item in words.items():
         yield _named(Does.BREAK, item.take_name(), "it was renamed")
-        item.take_patience()
+        item.take_wait()
         item.take_any("TO")
         yield _named(Does.BREAK, item.take_name(), "another table was renamed to its name")
 
@@ -151,7 +151,7 @@ def _create(words: Words) -> Iterator[Effect]:
     words.take_any("ONLINE", "OFFLINE")
     words.take_any("UNIQUE", "FULLTEXT", "VECTOR") or (words.peek(1) == "INDEX" and words.take_any("SPATIAL"))
     if words.take_any("INDEX"):
-        words.pass_to("ON")
+        words.skip_to("ON")
         yield _named(Does.ALTER, words.take_name(), "", *([Alteration(Touches.INDEX)] if replaces else []))
         return
     if words.peek() in (*_OTHER_OBJECTS, "DATABASE", "SCHEMA"):
@@ -174,7 +174,7 @@ def _create(words: Words) -> Iterator[Effect]:
 def _selects(words: Words) -> bool:
     """Whether a CREATE TABLE fills its table from a query, which may call functions."""
     said = words.everything()
-    values = [after for word, after in pairwise(said) if word == "VALUES"]  # LESS and IN are of partitions
+    values = [after for word, after in pairwise(said) if word == "VALUES"]  # LESS and IN belong to partitions
     return "SELECT" in said or any(after in ("ROW", "(") for after in values)
 
 
@@ -189,7 +189,7 @@ def _alter(words: Words) -> Iterator[Effect]:
         return
     words.take_exists()
     name = words.take_name()
-    words.take_patience()
+    words.take_wait()
     found = list(alter.alterations(words))
     if ignores:
         found.append(Alteration(Touches.ROWS, reason="ALTER IGNORE may remove rows and change values"))

@@ -1,4 +1,4 @@
-"""Whether a table can still be followed behind a statement that altered it."""
+"""Whether a table can still be followed after a statement that altered it."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from headwater.source.mysql.ddl.statement import NO_AUTO_VALUE_ON_ZERO, OTHER_TY
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """A table that is followed: what relations take of it, and how the log described it last, by names in lower case.
+    """A followed table: what relations follow of it, and how the log last described it, by names in lower case.
 
-    `gone`: columns dropped since then. `primary` is its primary key. `hides_cascades`: the log of its server does not
+    `gone`: columns dropped since then. `primary` is its primary key. `hides_cascades`: the server's log does not
     show what foreign keys change.
     """
 
@@ -34,12 +34,12 @@ class Subject:
 
 def obstacle(alterations: Sequence[Alteration], statement: Statement, subject: Subject) -> str:
     """Why the table cannot be followed past the statement, in words; '' if it certainly can."""
-    made = [c for c in alterations if not _kept_out(c, alterations, subject)]
+    made = [c for c in alterations if not _was_noop(c, alterations, subject)]
     return next((r for c in made for t in subject.taken for r in _reasons(c, statement, t, subject)), "")
 
 
-def _kept_out(alteration: Alteration, alterations: Sequence[Alteration], subject: Subject) -> bool:
-    """Whether IF EXISTS or IF NOT EXISTS certainly prevented it: unless another clause names the column too."""
+def _was_noop(alteration: Alteration, alterations: Sequence[Alteration], subject: Subject) -> bool:
+    """Whether IF EXISTS or IF NOT EXISTS certainly made it a no-op: unless another clause also names the column."""
     only = alteration.only
     if only is None or not only.column or subject.has(only.column) in (None, only.there):
         return False
@@ -49,19 +49,20 @@ def _kept_out(alteration: Alteration, alterations: Sequence[Alteration], subject
 def _reasons(alteration: Alteration, statement: Statement, taken: Taken, subject: Subject) -> Iterator[str]:
     columns = {c.name.lower(): c for c in taken.columns}
     key = {k.lower() for k in taken.key}
-    declared = key != subject.primary or _rests_on_index(taken)
+    declared = key != subject.primary or _is_unique_index(taken)
     name = alteration.name.lower()
     match alteration.touches:
         case Touches.ROWS:
             yield alteration.reason
-        case Touches.KEY if not (_rests_on_index(taken) and statement.strict):  # a new one may rid columns of NULLs
+        # a new one may remove NULLs from columns
+        case Touches.KEY if not (_is_unique_index(taken) and statement.strict):
             yield "its primary key changed"
         case Touches.INDEX if declared:
-            yield "an index was dropped, which may have been the one that its key rests on"
+            yield "an index was dropped, which may have been the one behind its key"
         case Touches.CASCADE if subject.hides_cascades:
             yield f"it got a foreign key ({alteration.reason}) that changes rows without log events"
-        case Touches.TEXTS if not _converts_well(alteration, statement, taken):
-            yield f"its texts were converted to the character set {alteration.name}"
+        case Touches.TEXTS if not _converts_safely(alteration, statement, taken):
+            yield f"its text was converted to the character set {alteration.name}"
         case Touches.NAME if not name:
             yield UNKNOWN
         case Touches.NAME if name in columns:
@@ -77,24 +78,24 @@ def _reasons(alteration: Alteration, statement: Statement, taken: Taken, subject
                 old = type_of(known.upstream)
                 types = [old] if logged is None else [old, as_logged(old, logged)]
                 if name in key and not _keeps_order(old, alteration.definition.type):
-                    yield f"its key column {known.name} was defined anew, which may change its collation"
+                    yield f"its key column {known.name} was redefined, which may change its collation"
                 if not _keeps_values(alteration.definition, statement, types, declared and name in key):
-                    yield f"its column {known.name} was defined anew, which may change its values"
+                    yield f"its column {known.name} was redefined, which may change its values"
 
 
-def _rests_on_index(taken: Taken) -> bool:
-    """Whether the key was declared and is not the primary key; a key of unknown origin may still be."""
+def _is_unique_index(taken: Taken) -> bool:
+    """Whether the key was declared and is not the primary key; a key of unknown origin may be."""
     return any(c.upstream.unique for c in taken.columns if c.name in taken.key)
 
 
-def _converts_well(alteration: Alteration, statement: Statement, taken: Taken) -> bool:
-    """Every character is in utf8mb4, and a strict session would rather fail than lose one. Keys may order otherwise."""
+def _converts_safely(alteration: Alteration, statement: Statement, taken: Taken) -> bool:
+    """Whether a conversion keeps all text: to utf8mb4, which has every character, in a strict session, not in keys."""
     texts = [c.name for c in taken.columns if c.upstream.name in WITH_CHARSET]
     return not texts or (alteration.name == "utf8mb4" and statement.strict and not set(texts) & set(taken.key))
 
 
 def _keeps_order(old: Type, new: Type) -> bool:
-    """Of a key column: bounds of spans were chosen in the order of its collation. What is not said is a default."""
+    """Whether a key column keeps its collation, in whose order span bounds were chosen. An omitted one is a default."""
     return old.name not in TEXTUAL or (old.collation != "" and old.collation == new.collation)
 
 
@@ -104,7 +105,7 @@ def _keeps_values(definition: Definition, statement: Statement, types: Sequence[
     if definition.numbered and not statement.mode & NO_AUTO_VALUE_ON_ZERO:
         return False  # a zero gets the next number
     if types[0].name == "timestamp" and definition.nullable is not True:
-        return False  # NULL becomes the present moment, even for a strict session
+        return False  # NULL becomes the current time, even in a strict session
     if declared and definition.nullable is not False:
-        return False  # a unique key of columns that may be NULL does not tell rows apart
+        return False  # a unique key of nullable columns does not identify rows
     return all(takes_all(old, definition.type) for old in types)

@@ -1,4 +1,4 @@
-"""The words of a statement of MySQL or MariaDB, as the server that carried it out read them."""
+"""The words of a MySQL or MariaDB statement, as the server that executed it read them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ESCAPES = {"n": "\n", "r": "\r", "0": "\0", "t": "\t", "Z": "\x1a", "b": "\b"}
 
 
 class Kind(Enum):
-    """What a token is."""
+    """Kinds of tokens."""
 
     WORD = "word"  # a keyword or a bare name
     NAME = "name"  # a quoted name
@@ -35,12 +35,12 @@ class Token:
 
     @property
     def word(self) -> str:
-        """A bare word in capitals, punctuation as it is; '' for anything else."""
+        """A bare word in upper case, punctuation unchanged; '' for anything else."""
         return self.text.upper() if self.kind in (Kind.WORD, Kind.SIGN) else ""
 
 
 def tokens(statement: Statement) -> list[Token]:
-    """All tokens; the last one is BROKEN if the text ends inside a quote or a comment, or cannot be told."""
+    """All tokens; the last one is BROKEN if the text ends inside a quote or a comment, or cannot be tokenized."""
     text, mode = statement.text, statement.mode
     found: list[Token] = []
     at, executed = 0, 0
@@ -73,7 +73,7 @@ def tokens(statement: Statement) -> list[Token]:
 
 
 def unreadable(name: str) -> bool:
-    """Whether a name holds characters that we could not tell."""
+    """Whether a name contains characters that could not be decoded."""
     return REPLACEMENT in name
 
 

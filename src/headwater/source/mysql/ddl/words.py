@@ -1,4 +1,4 @@
-"""A statement's tokens, read from the left."""
+"""A statement's tokens, read from left to right."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 from headwater.source.mysql.ddl.lexer import Kind, Token, unreadable
 
-_NAMES = (Kind.WORD, Kind.NAME, Kind.TEXT)  # a text in the place of a name is one: its session had ANSI_QUOTES
+_NAMES = (Kind.WORD, Kind.NAME, Kind.TEXT)  # a string in place of a name is a name: its session had ANSI_QUOTES
 
 
 class Words:
-    """Tokens and how far they are read. Bare names of tables are in `schema`."""
+    """Tokens and how far they have been read. Unqualified table names are in `schema`."""
 
     def __init__(self, tokens: Sequence[Token], schema: str) -> None:
         self._tokens = tokens
@@ -22,7 +22,7 @@ class Words:
         return self._at < len(self._tokens)
 
     def peek(self, ahead: int = 0) -> str:
-        """A bare word in capitals, punctuation as it is; '' for a quoted name, a text or the end."""
+        """A bare word in upper case, punctuation unchanged; '' for a quoted name, a string or the end."""
         at = self._at + ahead
         return self._tokens[at].word if at < len(self._tokens) else ""
 
@@ -56,7 +56,7 @@ class Words:
             return True
         return False if self.take_all("IF", "NOT", "EXISTS") else None
 
-    def take_patience(self) -> None:
+    def take_wait(self) -> None:
         """MariaDB's WAIT n or NOWAIT."""
         if self.take_any("WAIT"):
             self.take_word()
@@ -64,7 +64,7 @@ class Words:
             self.take_any("NOWAIT")
 
     def take_part(self) -> str | None:
-        """A single name; None, and nothing is taken, if there is none that can be read."""
+        """A single name; None, and nothing is taken, if the next token is not a readable name."""
         if not self.more:
             return None
         token = self._tokens[self._at]
@@ -74,13 +74,13 @@ class Words:
         return token.text
 
     def peek_part(self) -> str:
-        """The single name that comes next; '' if there is none that can be read."""
+        """The single name that comes next; '' if the next token is not a readable name."""
         name = self.take_part()
         self._at -= name is not None
         return name or ""
 
     def take_value(self) -> str:
-        """A value, whatever it holds: a text may be empty. '' and nothing taken if what comes next is none."""
+        """A value of any content: a string may be empty. '' and nothing taken if the next token is not one."""
         if not self.more or self._tokens[self._at].kind not in _NAMES:
             return ""
         return self.take().text
@@ -95,7 +95,7 @@ class Words:
         return None if second is None else (first, second)
 
     def take_group(self) -> list[Token]:
-        """What stands between an opening parenthesis, which comes next, and the one that closes it."""
+        """The tokens between the opening parenthesis that comes next and its closing one."""
         depth, inside = 0, list[Token]()
         while self.more:
             token = self.take()
@@ -106,11 +106,11 @@ class Words:
         return inside[1:]
 
     def group(self) -> Words:
-        """The same, to be read by itself."""
+        """The same, to be read separately."""
         return Words(self.take_group(), self._schema)
 
-    def pass_to(self, *words: str) -> bool:
-        """Goes behind the next of these words that stands outside parentheses; False if there is none."""
+    def skip_to(self, *words: str) -> bool:
+        """Skips past the next of these words that is outside parentheses; False if there is none."""
         while self.more:
             if self.peek() == "(":
                 self.take_group()
@@ -121,7 +121,7 @@ class Words:
         return False
 
     def outside(self) -> list[str]:
-        """The words that are left, outside parentheses; '' for what is no word. Takes nothing."""
+        """The remaining words outside parentheses; '' for other tokens. Takes nothing."""
         found, depth = list[str](), 0
         for token in self._tokens[self._at :]:
             depth += token.word == "("
@@ -131,11 +131,11 @@ class Words:
         return found
 
     def everything(self) -> list[str]:
-        """The words that are left. Takes nothing."""
+        """The remaining words. Takes nothing."""
         return [t.word for t in self._tokens[self._at :]]
 
     def items(self) -> list[Words]:
-        """What is left as the items of a list with commas."""
+        """The rest as the items of a comma-separated list."""
         items, depth = [list[Token]()], 0
         for token in self._tokens[self._at :]:
             depth += (token.word == "(") - (token.word == ")")

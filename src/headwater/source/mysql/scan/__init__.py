@@ -1,4 +1,4 @@
-"""Scans: short transactions that read spans and write down what they saw, and cuts that can be compared.
+"""Scans: short transactions that read spans and record what they saw, and comparable cuts.
 
 `read_spans` the transaction · `low` how far everything is visible · `keyset`, `extent`, `filter` spans as SQL · `cut`
 """

@@ -1,7 +1,7 @@
-"""A cut of the upstream that is also a cut of its log: the one way to compare both while everything runs.
+"""A cut of the upstream that is also a cut of its log: the only way to compare both while everything runs.
 
-MariaDB says which place in the binlog a consistent snapshot shows, but for transactions that were prepared (XA). MySQL
-does not: there a read view is taken until the binlog stood still around it with nobody between the binlog and
+MariaDB reports the place in the binlog that a consistent snapshot shows, except for prepared (XA) transactions. MySQL
+does not: there read views are taken until the binlog stood still around one, with nobody between the binlog and
 visibility.
 """
 
@@ -26,14 +26,14 @@ from headwater.source.mysql.scan.low import (
     wait_until_through,
     words,
 )
-from headwater.source.mysql.scan.read_spans import CutScan, TableReader, settle
+from headwater.source.mysql.scan.read_spans import CutScan, TableReader, configure
 from headwater.source.mysql.server import expect_server
 from headwater.source.spans import OnWait, Scan, ScanTable, Seen
 
 VIEW = "START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY"
-CALM_S = 5.0  # a busy server stands still between two groups of commits many times in it
-EVENTS_MOST = 10_000  # between two questions; with more of them the next try is asked
-LOCK_S = 5  # for which writers may have to wait when it never does
+CALM_S = 5.0  # a busy server stands still between two groups of commits many times in this period
+EVENTS_MOST = 10_000  # between two queries; with more of them the next attempt is made
+LOCK_S = 5  # how long writers may have to wait if it never does
 
 CHANGED = 1412  # the server's error for a read view that is older than the table's definition: it cannot be read
 
@@ -49,8 +49,8 @@ class MysqlCut:
 
     @contextmanager
     def scan(self, table: ScanTable) -> Iterator[Scan | None]:
-        """Reads the table at the cut; None if it was emptied or rewritten since, and cannot be read there any more."""
-        with self._endpoint.connect() as other:  # the catalog as it is now, outside the cut's transaction
+        """Reads the table at the cut; None if it was emptied or rewritten since and can no longer be read there."""
+        with self._endpoint.connect() as other:  # the current catalog, outside the cut's transaction
             at = describe(other, table)
         reader = TableReader(self._endpoint, self._session, table, at, SCAN_BATCH_BYTES)
         if not self._readable(at.source):
@@ -72,11 +72,11 @@ class MysqlCut:
 
 @contextmanager
 def upstream_cut(endpoint: Endpoint, on_wait: OnWait, shift: int = 0, *, may_lock: bool = False) -> Iterator[MysqlCut]:
-    """A cut that stands while the block runs; `on_wait` hears who stands in the way."""
+    """A cut that stays open while the block runs; `on_wait` gets who is in the way."""
     session = endpoint.connect()
     try:
         life = expect_server(session, {})
-        settle(session, LOCK_TIMEOUT_S)
+        configure(session, LOCK_TIMEOUT_S)
         yield MysqlCut(endpoint, session, _view(endpoint, session, on_wait, shift, may_lock), life)
     finally:
         session.close()
@@ -93,15 +93,18 @@ def _view(endpoint: Endpoint, session: Session, on_wait: OnWait, shift: int, may
         raise SourceError(
             "source.failed",
             f"{endpoint.place} never stood still long enough for a read view within {CALM_S:.0f} s",
-            "Verify again when fewer commits run at once.",
+            "Verify again when the server is less busy.",
             Retry.AUTO,
         )
     return place
 
 
 def _exact_view(endpoint: Endpoint, session: Session, on_wait: OnWait, shift: int) -> Position | None:
-    """MariaDB: a read view and its place. What was in the binlog a moment earlier is visible by then; since then no
-    prepared transaction has committed, and all others are as the place says."""
+    """MariaDB: a read view and its place.
+
+    What was in the binlog a moment earlier is visible by then; since then no prepared transaction has committed, and
+    all others are as the place says.
+    """
     deadline = time.monotonic() + CALM_S
     while time.monotonic() < deadline:
         low = take_low(endpoint, session, shift)
@@ -118,7 +121,7 @@ def _exact_view(endpoint: Endpoint, session: Session, on_wait: OnWait, shift: in
 
 
 def _prepared_ended(session: Session, since: Position, upto: Position) -> bool:
-    """Whether a prepared transaction may have ended between two places of the binlog."""
+    """Whether a prepared transaction may have ended between two places in the binlog."""
     if since.number == upto.number:
         return False
     if since.file != upto.file:
@@ -132,7 +135,7 @@ def _calm_view(endpoint: Endpoint, session: Session, on_wait: OnWait, shift: int
     """A read view around which the binlog stood still, with nobody between the binlog and visibility."""
     gtid = query(session, "SELECT @@global.gtid_mode")[0][0] == "ON"
     deadline = time.monotonic() + CALM_S
-    told = time.monotonic()
+    reported_at = time.monotonic()
     while time.monotonic() < deadline:
         if gtid:
             before, between = binlog_end(session, shift), owned(session)
@@ -144,14 +147,14 @@ def _calm_view(endpoint: Endpoint, session: Session, on_wait: OnWait, shift: int
             if binlog_end(session, shift).number == before.number:
                 return before
             query(session, "ROLLBACK")
-        elif time.monotonic() - told > 1:
-            told = time.monotonic()
+        elif time.monotonic() - reported_at > 1:
+            reported_at = time.monotonic()
             on_wait("; ".join(words(session, between)))
     return None
 
 
 def _locked_view(endpoint: Endpoint, session: Session, shift: int) -> Position:
-    """A read view behind a lock that holds back every commit for a moment."""
+    """A read view after a lock that briefly holds back every commit."""
     with endpoint.connect() as locking:
         query(locking, f"SET SESSION lock_wait_timeout = {LOCK_S}")
         query(locking, "FLUSH TABLES WITH READ LOCK")

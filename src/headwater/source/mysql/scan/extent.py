@@ -12,10 +12,10 @@ from headwater.source.mysql.catalog.table import describe, key_texts
 from headwater.source.mysql.client.ask import query
 from headwater.source.mysql.client.session import Endpoint
 from headwater.source.mysql.scan.keyset import condition
-from headwater.source.mysql.scan.read_spans import MysqlScan, TableReader, settle
+from headwater.source.mysql.scan.read_spans import MysqlScan, TableReader, configure
 from headwater.source.spans import Extent, ScanTable
 
-# Both are InnoDB's estimates, taken from a sample of its pages.
+# Both are InnoDB's estimates, from a sample of its pages.
 SIZE = """
 SELECT coalesce(data_length, 0), coalesce(table_rows, -1) FROM information_schema.tables
 WHERE table_schema = %s AND table_name = %s
@@ -23,7 +23,7 @@ WHERE table_schema = %s AND table_name = %s
 
 
 def read_extent(endpoint: Endpoint, table: ScanTable) -> Extent:
-    """The table's ends and size, in a transaction of its own that is over when this returns."""
+    """The table's ends and size, read in its own transaction, which has ended on return."""
     with MysqlScan(endpoint, table, lock_timeout_s=LOCK_TIMEOUT_S, batch_bytes=SCAN_BATCH_BYTES) as scan:
         at = scan.reader.at
         keys = f"SELECT {key_texts(table)} FROM {at.source} ORDER BY"
@@ -45,13 +45,13 @@ def read_extent(endpoint: Endpoint, table: ScanTable) -> Extent:
 
 
 class MysqlKeyWalk:
-    """A session that walks along a table's key; every question is a short transaction of its own."""
+    """A session that walks along a table's key; every call is its own short transaction."""
 
     def __init__(self, endpoint: Endpoint, table: ScanTable) -> None:
         self._session = endpoint.connect()
         try:
             at = describe(self._session, table)
-            settle(self._session, LOCK_TIMEOUT_S)
+            configure(self._session, LOCK_TIMEOUT_S)
             self._keys = f"SELECT {key_texts(table)} FROM {at.source}"
             self._reader = TableReader(endpoint, self._session, table, at, SCAN_BATCH_BYTES)
         except BaseException:
@@ -59,7 +59,7 @@ class MysqlKeyWalk:
             raise
 
     def next_bound(self, after: Bound | None, upto: Bound, rows: int) -> Bound | None:
-        """The place `rows` rows after `after` in the database's own order, if it lies before the key of `upto`."""
+        """The place `rows` rows after `after` in the database's own order, if it is before the key of `upto`."""
         key = self._reader.at.key
         found = self._reader.texts(
             f"{self._keys} WHERE {condition(key, Span(after, Bound(upto.key, after=False)))} "

@@ -1,4 +1,4 @@
-"""A table's filter as MySQL reads it: judged by bytes and numbers, never by a collation."""
+"""A table's filter in MySQL's SQL: it compares bytes and numbers, never by collation."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from headwater.source.mysql.scan.keyset import ROW
 
 
 def filter_text(condition: Condition) -> str:
-    """The condition for a WHERE, in parentheses."""
+    """The condition for a WHERE clause, in parentheses."""
     return render(condition, _operand, _constant)
 
 
 def _operand(column: str, value: Any) -> str:
-    """The column as it compares with the constant: text by its UTF-8 bytes, for which no two texts are alike."""
+    """The column as it compares with the constant: text by its UTF-8 bytes, which differ for any two texts."""
     quoted = f"{ROW}.{quote_identifier(column)}"
     return f"CAST(CONVERT({quoted} USING utf8mb4) AS BINARY)" if isinstance(value, str) else quoted
 

@@ -14,7 +14,7 @@ from headwater.source import keyset
 from headwater.source.mysql.catalog.types import BINARY, TEXTUAL
 from headwater.source.mysql.client.session import quote_identifier
 
-ROW = "scanned"  # the table's name inside a statement: a bare name after ORDER BY would mean the selected expression
+ROW = "scanned"  # the table's alias: a bare name after ORDER BY would mean the selected expression
 
 INTEGERS = frozenset({"tinyint", "smallint", "mediumint", "int", "bigint", "year"})
 FLOATS = frozenset({"float", "double"})
@@ -41,9 +41,9 @@ def condition(key: Sequence[KeyColumn], span: Span) -> str:
 
 
 def literal(column: KeyColumn, text: str) -> str:
-    """A key value as the column's own kind of constant, so that the index can be used and compares as it is sorted.
+    """A key value as a constant of the column's own type, so that the index can be used and compares in its sort order.
 
-    Texts come in the form that scans select, or as the lake prints a value: a bound may be made of either.
+    Texts come in the form that scans select, or as the lake prints a value: a bound may be made from either.
     """
     try:
         return _literal(column.type, text)
@@ -51,7 +51,7 @@ def literal(column: KeyColumn, text: str) -> str:
         raise DataError(
             "data.key_value",
             f"key column {column.name} has a bound that is not a {column.type.name}",
-            "RESYNC TABLE reads it again with the key's present type.",
+            "RESYNC TABLE reads it again with the key's current type.",
         ) from e
 
 
@@ -66,7 +66,7 @@ def _literal(type: UpstreamType, text: str) -> str:
             return f"{Decimal(text):f}"
         case name if name in FLOATS:
             number = repr(float(text))
-            return number if "e" in number else f"{number}e0"  # else it would be a decimal
+            return number if "e" in number else f"{number}e0"  # otherwise it would be a decimal
         case name if name in BINARY:
             return f"x'{bytes.fromhex(text.removeprefix(chr(92) + 'x')).hex()}'"
         case "enum" | "set":
@@ -80,7 +80,7 @@ def _literal(type: UpstreamType, text: str) -> str:
             return f"TIMESTAMP'{moment.isoformat(sep=' ')}'"
         case "time":
             if not set(text) <= set("-0123456789:."):
-                raise ValueError("no time")
+                raise ValueError("not a time")
             return f"TIME'{text}'"
         case name if name in TEXTS:
             # In hexadecimal, so that no sql_mode and no escape can change it. A constant takes the charset and the
@@ -90,7 +90,7 @@ def _literal(type: UpstreamType, text: str) -> str:
 
 
 def _number(type: UpstreamType, text: str) -> int:
-    """What an enum or a set is sorted by: its member's number, or a bit for each of its members."""
+    """What an enum or a set is sorted by: its member's number, or one bit per member."""
     labels = {label: i for i, label in enumerate(type.labels)}
     if type.name == "enum":
         return labels[text] + 1 if text in labels else _no_member(text)
@@ -99,12 +99,12 @@ def _number(type: UpstreamType, text: str) -> int:
 
 def _no_member(text: str) -> int:
     if text:
-        raise ValueError("no member")
-    return 0  # what a value that was no member became
+        raise ValueError("not a member")
+    return 0  # what a value that was not a member became
 
 
 def _compare(key: Sequence[KeyColumn], operator: str, bound: Bound) -> str:
-    """A comparison of rows, spelled out: the optimizer would not use an index for `(a, b) > (1, 2)`."""
+    """A row comparison, spelled out: the optimizer would not use an index for `(a, b) > (1, 2)`."""
     literals = [literal(k, v) for k, v in zip(key, bound.key, strict=True)]
     last = len(key) - 1
     text = _one(key[last], operator, literals[last])
@@ -114,7 +114,7 @@ def _compare(key: Sequence[KeyColumn], operator: str, bound: Bound) -> str:
 
 
 def _one(column: KeyColumn, operator: str, value: str) -> str:
-    """One column compared. Of an enum the optimizer uses the index only if it is equal to something."""
+    """One column compared. For an enum the optimizer uses the index only with equality."""
     members = range(len(column.type.labels) + 1)
     if column.type.name != "enum" or len(members) > MEMBERS_LISTED:
         return f"{column.quoted} {operator} {value}"

@@ -1,7 +1,7 @@
-"""A proven low: a place in the binlog up to which every transaction is visible to a read view that opens afterwards.
+"""A proven low: a place in the binlog up to which every transaction is visible to a read view that opens later.
 
-A commit is in the binlog before it is visible; with semi-sync replication it can stay in between for long. So a place
-is taken first, and then whoever could be in between is waited for.
+A commit is in the binlog before it is visible; with semi-sync replication it can stay in between for long. So the
+place is taken first, and then everyone who could be in between is waited for.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from headwater.source.mysql.client.session import Endpoint, Session, is_mariadb
 from headwater.source.mysql.server import log_status
 
 POLL = Backoff(0.002, 0.1)
-# InnoDB shows its transactions from a cache that is renewed when nobody has looked for a tenth of a second: many who
-# wait must not keep each other from seeing it renewed.
+# InnoDB shows its transactions from a cache that is refreshed only if nobody has read it for a tenth of a second: many
+# waiters must not keep each other from seeing it refreshed.
 LIST_POLL_S = (0.12, 0.4)
-FRESH_S = 10.0  # within which that list is surely renewed
+FRESH_S = 10.0  # within which that list is certainly refreshed
 
-# The server's own list of transactions that wrote something. A session that sleeps is in no COMMIT; a transaction of no
-# session is prepared (XA), and is only in between while somebody commits it.
+# The server's own list of transactions that wrote something. A sleeping session is not in a COMMIT; a transaction
+# without a session is prepared (XA), and is in between only while somebody commits it.
 RUNNING = """
 SELECT t.trx_id, t.trx_mysql_thread_id, coalesce(p.command, ''), t.trx_rows_modified > 0
 FROM information_schema.innodb_trx t LEFT JOIN information_schema.processlist p ON p.id = t.trx_mysql_thread_id
@@ -38,18 +38,18 @@ FROM information_schema.innodb_trx t LEFT JOIN information_schema.processlist p 
 STATEMENTS = """
 SELECT left(info, 4096) FROM information_schema.processlist WHERE info IS NOT NULL AND id <> CONNECTION_ID()
 """
-TRANSACTIONS = "SELECT count(*) FROM information_schema.innodb_trx"  # refused to whoever does not see all sessions
-MAY_NOT_RECOVER = 1401  # what XA RECOVER says to a user without the privilege
+TRANSACTIONS = "SELECT count(*) FROM information_schema.innodb_trx"  # refused to users who do not see all sessions
+MAY_NOT_RECOVER = 1401  # XA RECOVER's error for a user without the privilege
 PROCESSES = "SELECT id, user, host, coalesce(state, ''), time FROM information_schema.processlist WHERE "
 WHO = PROCESSES + "id = %s"
 COMMITTING = PROCESSES + "state LIKE '%semi-sync%' OR state LIKE '%commit%' OR info LIKE 'COMMIT%' ORDER BY time DESC"
 
-NAME_LIMIT = 5  # so many of those that are waited for are named
+NAME_LIMIT = 5  # at most this many of those waited for are named
 
 
 @dataclass(frozen=True, slots=True)
 class Low:
-    """A place, and who was between the binlog and visibility after it was taken; it is proven once they are through."""
+    """A place, and who was between the binlog and visibility after it was taken; proven once they are visible."""
 
     position: Position
     kind: str = ""  # gtid | trx | xa; empty: nobody was
@@ -71,23 +71,23 @@ def binlog_end(session: Session, shift: int = 0, *, gtids: bool = False) -> Posi
 
 
 def snapshot_place(session: Session, shift: int = 0) -> Position:
-    """MariaDB: the place that the session's consistent snapshot shows exactly, but for prepared transactions.
+    """MariaDB: the place that the session's consistent snapshot shows exactly, except for prepared transactions.
 
-    Their commits are in the binlog, and before the place, for a moment before they are visible.
+    Their commits are in the binlog, before the place, for a moment before they are visible.
     """
     found = {k.lower(): v for k, v in query(session, "SHOW STATUS LIKE 'binlog_snapshot_%'")}
     return Position.of(found["binlog_snapshot_file"], int(found["binlog_snapshot_position"]), shift)
 
 
 def take_low(endpoint: Endpoint, session: Session, shift: int = 0) -> Low:
-    """A place, and who must be through before it is proven. The session must be outside a transaction."""
+    """A place, and who must become visible before it is proven. The session must be outside a transaction."""
     if is_mariadb(session):
         query(session, "START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY")
         place = snapshot_place(session, shift)
         query(session, "COMMIT")
         return Low(place, "xa", frozenset(prepared(session)))
     ((mode,),) = query(session, "SELECT @@global.gtid_mode")
-    position = binlog_end(session, shift)  # before the question who is between
+    position = binlog_end(session, shift)  # before asking who is in between
     if mode == "ON":
         return Low(position, "gtid", frozenset(owned(session)))
     return Low(position, "trx", _writing(endpoint))
@@ -105,7 +105,7 @@ def between(session: Session, low: Low) -> dict[str, int]:
 
 
 def prove_low(endpoint: Endpoint, session: Session, shift: int, timeout_s: float) -> Position:
-    """A place that is proven when this returns; an error that names who stood in the way if that takes too long."""
+    """A place that is proven on return; if that takes too long, an error that names who is in the way."""
     low = take_low(endpoint, session, shift)
     left = wait_until_through(session, low, timeout_s)
     if left:
@@ -113,15 +113,15 @@ def prove_low(endpoint: Endpoint, session: Session, shift: int, timeout_s: float
             "source.lock_timeout",
             f"{endpoint.place}: a commit is in the binlog and not visible for {timeout_s:.0f} s: "
             + "; ".join(words(session, left)),
-            "Wait; Headwater retries. If it lasts, look at the replicas that a semi-synchronous commit waits for"
-            + ("; or GRANT PROCESS ON *.* to the connection's user, if it lacks it." if low.kind == "xa" else "."),
+            "Wait; Headwater retries. If it persists, check the replicas that a semi-synchronous commit waits for"
+            + ("; or GRANT PROCESS ON *.* to the connection's user, if it is missing." if low.kind == "xa" else "."),
             Retry.AUTO,
         )
     return low.position
 
 
 def wait_until_through(session: Session, low: Low, timeout_s: float) -> dict[str, int]:
-    """Waits for those of a low; returns who is left when the time is over."""
+    """Waits for those of a low; returns who is left at the timeout."""
     deadline = time.monotonic() + timeout_s
     pause_s = 0.0
     while left := between(session, low):
@@ -133,7 +133,7 @@ def wait_until_through(session: Session, low: Low, timeout_s: float) -> dict[str
 
 
 def words(session: Session, left: dict[str, int]) -> list[str]:
-    """Who is waited for, as far as this user may see it."""
+    """Who is being waited for, as far as this user may see it."""
     named = []
     for name, thread in sorted(left.items())[:NAME_LIMIT]:
         found = query(session, WHO, (thread,))
@@ -142,7 +142,7 @@ def words(session: Session, left: dict[str, int]) -> list[str]:
 
 
 def committing(session: Session) -> list[str]:
-    """Who is in a commit, as far as this user may see it: MariaDB does not tell which of them are in between."""
+    """Who is in a commit, as far as this user may see it: MariaDB does not show which of them are in between."""
     found = query(session, COMMITTING)[:NAME_LIMIT]
     return [f"a commit of {_who(*process)}" for process in found] or ["a commit that this user may not see"]
 
@@ -152,7 +152,7 @@ def _who(thread: int, user: str, host: str, state: str, age: int) -> str:
 
 
 def prepared(session: Session) -> list[str]:
-    """The prepared transactions, as far as this user may see them: MySQL wants XA_RECOVER_ADMIN for that."""
+    """The prepared transactions, as far as this user may see them: MySQL requires XA_RECOVER_ADMIN."""
     try:
         with session.cursor() as cursor:
             cursor.execute("XA RECOVER")
@@ -164,7 +164,7 @@ def prepared(session: Session) -> list[str]:
 
 
 def _may_end_prepared(session: Session) -> bool:
-    """Whether a session may be committing a prepared transaction: one does, or this user does not see them all."""
+    """Whether a session may be committing a prepared transaction: one is, or this user does not see them all."""
     try:
         query(session, TRANSACTIONS)
     except PrivilegeError:
@@ -173,7 +173,7 @@ def _may_end_prepared(session: Session) -> bool:
 
 
 def owned(session: Session) -> dict[str, int]:
-    """MySQL: transactions that have their number, and so may be in the binlog, and are not over; with their session."""
+    """MySQL: unfinished transactions that have their number, and so may be in the binlog, with their session."""
     ((text,),) = query(session, "SELECT @@global.gtid_owned")
     found: dict[str, int] = {}
     source = ""
@@ -181,7 +181,7 @@ def owned(session: Session) -> dict[str, int]:
         number, mark, thread = word.partition("#")
         if mark:
             found[f"{source}:{number}"] = int(thread)
-        elif "-" in word:  # a server's uuid; a tag may follow
+        elif "-" in word:  # a server's uuid, possibly followed by a tag
             source = word.lstrip(",")
         elif word:
             source = f"{source.split(':')[0]}:{word}"
@@ -189,9 +189,9 @@ def owned(session: Session) -> dict[str, int]:
 
 
 def _writing(endpoint: Endpoint) -> frozenset[str]:
-    """The transactions of InnoDB that have written, once its list is surely younger than this call."""
+    """InnoDB's transactions that have written, from a list that is certainly newer than this call."""
     with endpoint.connect() as session:
-        query(session, "START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY")  # shows in a young list only
+        query(session, "START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY")  # appears only in a fresh list
         me = session.thread_id()
         return _until(lambda: _names(session, me), endpoint)
 
@@ -202,8 +202,8 @@ def _until(ask: Callable[[], frozenset[str] | None], endpoint: Endpoint) -> froz
         if time.monotonic() > deadline:
             raise SourceError(
                 "source.failed",
-                f"{endpoint.place} shows a list of transactions that is never renewed",
-                "Turn on GTIDs (gtid_mode = ON), or stop what reads information_schema.innodb_trx all the time.",
+                f"{endpoint.place} shows a list of transactions that is never refreshed",
+                "Turn on GTIDs (gtid_mode = ON), or stop whatever keeps reading information_schema.innodb_trx.",
                 Retry.AUTO,
             )
         time.sleep(random.uniform(*LIST_POLL_S))
@@ -223,7 +223,7 @@ def _names(session: Session, me: int) -> frozenset[str] | None:
 
 
 def _running(session: Session) -> dict[str, int]:
-    """InnoDB's list, without those whose session has gone on meanwhile: the list may be older than the sessions'."""
+    """InnoDB's list, without those whose session has moved on meanwhile: the list may be older than the sessions'."""
     found = query(session, RUNNING)
     detached = any(thread == 0 for _, thread, _, _ in found) and _may_end_prepared(session)
     return {

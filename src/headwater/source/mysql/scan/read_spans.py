@@ -1,4 +1,4 @@
-"""The MySQL side of a scan: one short transaction that locks, takes its read view and streams rows as they come."""
+"""The MySQL side of a scan: one short transaction that locks, takes its read view and streams rows as they arrive."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from headwater.source.spans import Hooks, ScanTable, Seen
 if TYPE_CHECKING:
     from headwater.source.mysql.client.rows import RowStream
 
-# While a batch is decoded the server goes on into the socket's buffer; of larger ones it would have to wait for us.
+# While a batch is decoded the server keeps filling the socket's buffer; with larger batches it would wait for us.
 BATCH_BYTES = 2 << 20
 
 
 class TableReader:
-    """Reads a table through a session whose transaction stands: rows in key order, and what small questions answer."""
+    """Reads a table through a session with an open transaction: rows in key order, and results of small queries."""
 
     def __init__(self, endpoint: Endpoint, session: Session, table: ScanTable, at: Table, batch_bytes: int) -> None:
         self._endpoint = endpoint
@@ -40,7 +40,7 @@ class TableReader:
         self.at = at
 
     def batches(self, span: Span, max_rows: int = 0) -> Iterator[pa.RecordBatch]:
-        """The span's rows in key order, the first `max_rows` of them if that is not 0; `decode.scanned` reads them."""
+        """The span's rows in key order, limited to `max_rows` if that is not 0; `decode.scanned` reads them."""
         chosen, limit = self._selection, f" LIMIT {max_rows}" if max_rows else ""
         statement = (
             f"SELECT {', '.join(chosen.expressions)} FROM {self.at.source} "
@@ -70,7 +70,7 @@ class TableReader:
             raise self._endpoint.translate(e) from e
 
     def stop(self) -> None:
-        """Ends the stream of rows early: the query is killed, the transaction goes on."""
+        """Ends the stream of rows early: the query is killed, the transaction stays open."""
         if self._stream is None or self._stream.ended:
             return
         with self._endpoint.connect() as other:
@@ -84,8 +84,8 @@ class TableReader:
 class MysqlScan:
     """An open scan: `seen` is fixed when it opens; then read `batches()`, or `stop()`; `close()` ends the transaction.
 
-    The metadata lock is what any SELECT takes. It comes before the read view, so that no TRUNCATE and no rewriting
-    ALTER lies between them. The low comes before both: who was in between then is waited for without a lock.
+    The metadata lock is what any SELECT takes. It comes before the read view, so that no TRUNCATE or rewriting
+    ALTER lies between them. The low comes before both: those in between are waited for without a lock.
     """
 
     described: SchemaVersion | None = None
@@ -104,11 +104,11 @@ class MysqlScan:
         try:
             life = expect_server(self._session, table.identity)
             shift = int(table.identity.get("shift", "0"))
-            settle(self._session, lock_timeout_s)
+            configure(self._session, lock_timeout_s)
             low = prove_low(endpoint, self._session, shift, lock_timeout_s)
             hooks("scan.before_snapshot")
             at = begin(self._session, table)
-            # Whatever the read view shows is in the binlog by now.
+            # Everything the read view shows is in the binlog by now.
             high = binlog_end(self._session, shift)
             self.seen = Seen(str(low), str(high), life)
             self.reader = TableReader(endpoint, self._session, table, at, batch_bytes)
@@ -118,7 +118,7 @@ class MysqlScan:
             raise
 
     def batches(self, span: Span, max_rows: int = 0) -> Iterator[pa.RecordBatch]:
-        """The span's rows in key order, the first `max_rows` of them if that is not 0; `decode.scanned` reads them."""
+        """The span's rows in key order, limited to `max_rows` if that is not 0; `decode.scanned` reads them."""
         return self.reader.batches(span, max_rows)
 
     def bound_after(self, batch: pa.RecordBatch) -> Bound:
@@ -135,8 +135,8 @@ class MysqlScan:
             query(self._session, "ROLLBACK")
 
     def close(self) -> None:
-        """Ends the session, and with it the transaction and an unread stream."""
-        with suppress(pymysql.Error, OSError):  # nothing is left to be lost: the session ends either way
+        """Closes the session, and with it the transaction and any unread stream."""
+        with suppress(pymysql.Error, OSError):  # nothing can be lost any more: the session ends either way
             self._session._force_close()
 
     def __enter__(self) -> Self:
@@ -159,7 +159,7 @@ class CutScan:
         self.stop = reader.stop
 
     def finish(self) -> None:
-        """Nothing: the cut goes on."""
+        """Does nothing: the cut stays open."""
 
     def __enter__(self) -> Self:
         return self
@@ -168,19 +168,19 @@ class CutScan:
         self._reader.stop()
 
 
-def settle(session: Session, lock_timeout_s: float) -> None:
-    """Texts come in the bytes of their column's charset: what decoding reads, and what the log has."""
+def configure(session: Session, lock_timeout_s: float) -> None:
+    """Makes texts come in the bytes of their column's charset: what decoding reads, and what the log has."""
     seconds = max(1, round(lock_timeout_s))
     query(session, f"SET SESSION lock_wait_timeout = {seconds}, character_set_results = NULL")
 
 
 def begin(session: Session, table: ScanTable) -> Table:
-    """Opens the transaction, locks the table as it is now, and then takes the read view: the first row asked for."""
+    """Opens the transaction, locks the table as it is now, and then takes the read view: the first row requested."""
     query(session, "START TRANSACTION READ ONLY")
     try:
         query(session, f"SELECT 1 FROM {qualified(table.schema, table.name)} LIMIT 0")
     except DataError:
-        describe(session, table)  # which knows what became of it
+        describe(session, table)  # which knows what happened to it
         raise
     at = describe(session, table)
     query(session, f"SELECT 1 FROM {at.source} LIMIT 1")
@@ -188,6 +188,6 @@ def begin(session: Session, table: ScanTable) -> Table:
 
 
 def _stream(session: Session, statement: str) -> RowStream:
-    from headwater.source.mysql.client.rows import RowStream  # its kernel is the scans' alone: definitions need none
+    from headwater.source.mysql.client.rows import RowStream  # only scans need its kernel: definitions need none
 
     return RowStream(session, statement)

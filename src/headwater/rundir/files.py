@@ -1,0 +1,73 @@
+"""The contents of a run directory, which only its user can read."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+from headwater.errors import MachineError
+from headwater.storage.local import fsync
+
+META = "meta.db"  # SQLite creates its other files with the same mode
+LOCK = "lock"
+PLACE = "server.id"
+FOLDERS = ("changelog", "aside", "warehouse", "runs", "logs", "tmp")
+FILES = (
+    META,
+    f"{META}-wal",
+    f"{META}-shm",
+    f"{META}-journal",
+    LOCK,
+    PLACE,
+    "server.sock",
+    "permit",  # written by earlier versions; not used
+    "history",
+    "headwater.toml",
+)
+PRIVATE_FOLDER, PRIVATE_FILE, OTHERS = 0o700, 0o600, 0o077
+
+
+def usable_home(root: Path) -> bool:
+    """Creates what is missing of the home; raises if it cannot be used. True: others could read it.
+
+    Whatever is in a directory of mode 0700 is readable by its owner only, whoever wrote it and under whatever umask:
+    this process, Spark or delta-rs. A directory that holds more than a home keeps its mode; only our own files change.
+    """
+    try:
+        made = [d for d in (root, *root.parents) if not d.exists()]
+        root.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
+        for directory in made:
+            fsync(directory.parent)
+        for name in FOLDERS:
+            (root / name).mkdir(mode=PRIVATE_FOLDER, exist_ok=True)
+        private_file(root / LOCK)
+        names = {entry.name for entry in root.iterdir()}
+        ours = [root / name for name in (*FOLDERS, *FILES) if name in names]
+        if names <= {*FOLDERS, *FILES}:
+            ours.append(root)
+        opened = [path for path in ours if _made_private(path)]
+        return bool(opened)
+    except OSError as e:
+        raise MachineError(
+            "home.unusable",
+            f"cannot use {root} as home: {e.strerror}",
+            "Choose a directory that this user can write to, with --home DIR or HEADWATER_HOME.",
+        ) from e
+
+
+def private_file(path: Path) -> None:
+    """Creates the file, accessible to its owner only, unless it exists; it must be writable."""
+    os.close(os.open(path, os.O_RDWR | os.O_CREAT, PRIVATE_FILE))
+
+
+def _made_private(path: Path) -> bool:
+    """Removes other users' access to a file that this user owns; False if they had none."""
+    try:
+        found = path.stat()
+    except FileNotFoundError:  # SQLite removes its own files next to meta when the last reader has gone
+        return False
+    if found.st_uid != os.geteuid() or not found.st_mode & OTHERS:
+        return False
+    path.chmod(stat.S_IMODE(found.st_mode) & ~OTHERS)
+    return True

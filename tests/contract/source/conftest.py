@@ -1,0 +1,14 @@
+"""What the suites of the seam `source` run over: a fresh database of each kind."""
+
+from __future__ import annotations
+
+import pytest
+
+from support import upstreams
+from support.upstreams import Upstream
+
+
+@pytest.fixture(params=upstreams.EVERY, ids=lambda kind: kind.name)
+def upstream(request: pytest.FixtureRequest) -> Upstream:
+    """A fresh database; `upstreams.over` chooses among the kinds by what they can do."""
+    return upstreams.fresh(request, request.param)

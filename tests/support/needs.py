@@ -1,0 +1,90 @@
+"""What a test needs, as markers: given by its fixtures and parameters where these tell, and held while it runs.
+
+    pytest -m "not spark"          # all that runs without a JVM
+    pytest -m "mariadb"            # all that asks a MariaDB something
+
+A test that starts a server or Spark without saying so fails, so that the markers can be relied on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+from headwater.demo.process import ServerProcess
+from headwater.engine.spark import session as spark_session
+from support.lake import Lake
+from support.upstreams import Upstream
+
+SPARK, POSTGRES, MARIADB, MYSQL = "spark", "postgres", "mariadb", "mysql"
+FIXTURES = {
+    SPARK: {"spark", "started", "lake", "powered"},
+    POSTGRES: {"pg", "database", "pg16", "database16"},
+    MARIADB: {"mariadb", "mariadb_database", "hanging_mariadb"},
+    MYSQL: {"mysql", "mysql_database"},
+}
+FOLDERS = {"contract/source/postgres": POSTGRES}
+SERVERS = {"postgresql": POSTGRES, "mariadb": MARIADB, "mysql": MYSQL}
+
+_running: pytest.Item | None = None
+
+
+def mark(item: pytest.Item) -> None:
+    """Adds what follows from a test's fixtures and parameters."""
+    names = set(getattr(item, "fixturenames", ()))
+    found = {marker for marker, fixtures in FIXTURES.items() if fixtures & names}
+    found |= {marker for folder, marker in FOLDERS.items() if item.path.parent.as_posix().endswith(folder)}
+    callspec = getattr(item, "callspec", None)
+    found.update(of_parameters(callspec.params.values() if callspec else ()))
+    for marker in sorted(found):
+        item.add_marker(marker)
+
+
+def of_parameters(values: Iterable[Any]) -> set[str]:
+    """Kinds of databases among parameters: a class, several of which one is chosen, or a name."""
+    found = set()
+    for value in values:
+        if isinstance(value, tuple):
+            found |= of_parameters(value)
+        elif isinstance(value, type) and issubclass(value, Upstream):
+            found.add(value.marker)
+        elif isinstance(value, type) and issubclass(value, ServerProcess):
+            found.add(SERVERS[value.name.lower()])
+        elif isinstance(value, str) and value in SERVERS.values():
+            found.add(value)
+    return found
+
+
+def hold(patch: pytest.MonkeyPatch) -> None:
+    """Lets nobody start what the test that runs has no marker for."""
+    start_server, launch, start_lake = ServerProcess.start, spark_session.launch_gateway, Lake.start
+
+    def server(self: ServerProcess) -> None:
+        expect(SERVERS[self.name.lower()])
+        start_server(self)
+
+    def spark(*given: Any, **named: Any) -> Any:
+        expect(SPARK)
+        return launch(*given, **named)
+
+    def lake(self: Lake, *given: Any, **named: Any) -> None:
+        expect(SPARK)
+        start_lake(self, *given, **named)
+
+    patch.setattr(ServerProcess, "start", server)
+    patch.setattr(spark_session, "launch_gateway", spark)
+    patch.setattr(Lake, "start", lake)
+
+
+def expect(marker: str) -> None:
+    assert _running is None or _running.get_closest_marker(marker), (
+        f"{_running.nodeid} needs {marker} and is not marked so: add @pytest.mark.{marker}"
+    )
+
+
+def begin(item: pytest.Item) -> None:
+    """What is started from now on is for this test, and for those that share its fixtures."""
+    global _running
+    _running = item

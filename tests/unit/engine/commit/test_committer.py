@@ -1,0 +1,505 @@
+"""Commits to a base: when a span may be shown, that each intent enters Delta once, and that a base has one writer."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+import sqlalchemy as sa
+from deltalake.exceptions import CommitFailedError
+
+from headwater.engine.commit import committer, numbers
+from headwater.engine.fill.holes import scan_again
+from headwater.engine.guard import Guard
+from headwater.errors import DataError, FencedError
+from headwater.meta import connections, intents, relations, spans, tables
+from headwater.meta.intents import Fold
+from headwater.model import SpanState, TableState
+from headwater.relation import base
+from support.commits import TABLE, Commits, Held, span
+from support.owned import taken_over
+
+TWO = [span(None, 10), span(10, None)]
+
+
+class Dies(BaseException):
+    """Stands for kill -9: nothing after the point runs in this process."""
+
+
+def dying_at(point: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def here(name: str) -> None:
+        if name == point:
+            raise Dies
+
+    monkeypatch.setattr(committer.crash, "here", here)
+
+
+def intents_of(b: Commits) -> list[str]:
+    with b.home.meta.read() as c:
+        return [type(i.work) for i in intents.all(c)]
+
+
+@pytest.fixture
+def b(tmp_path: Path) -> Commits:
+    return Commits.make(tmp_path, TWO)
+
+
+def test_a_span_is_shown_once_the_log_has_passed_what_its_scan_may_have_seen(b: Commits) -> None:
+    b.scan(0, [1, 2], high=100)
+    b.scan(1, [11], high=200)
+    b.log(1, position=99)
+    assert b.committer.cover(b.relation_id) is None
+    assert (b.states, b.layout(), b.ids()) == (["scanned", "scanned"], None, [])
+    b.idle(100)
+    shown = b.committer.cover(b.relation_id)
+    assert shown is not None and shown.index_of(b.connection_id) == 1
+    assert b.states[1] == "scanned" and b.ids() == [1, 2]
+    layout = b.layout()
+    assert layout is not None and [s.span for s in layout.spans] == [TWO[0]] and not layout.complete
+    b.restart().cover(b.relation_id)
+    assert b.states[1] == "scanned", "100 is not past 200"
+    b.idle(200)
+    assert b.restart().cover(b.relation_id) is not None
+    assert b.ids() == [1, 2, 11] and b.relation.state is TableState.LIVE
+
+
+def test_nothing_is_covered_before_the_log_has_told_any_position(b: Commits) -> None:
+    b.scan(0, [1], high=0)
+    with b.home.meta.write() as c:
+        connections.advance(c, b.connection_id, "")
+    assert b.committer.cover(b.relation_id) is None
+
+
+def test_what_a_scan_saw_of_another_life_of_the_server_is_read_again(b: Commits) -> None:
+    old = b.scan(0, [1], high=10, life="0")
+    b.scan(1, [11], high=10)
+    b.idle(1000)
+    assert b.committer.cover(b.relation_id) is not None
+    first, second = b.spans
+    assert first.state is SpanState.PENDING and (first.saw, first.log_index, first.rows) == (None, None, 0)
+    assert second.cover_index is not None and b.ids() == [11]
+    assert not b.home.storage.exists(f"{b.relation.base_path}/{old}")
+
+
+@pytest.mark.parametrize("point", ["cover.decided", "cover.added", "cover.recorded"])
+def test_a_cover_that_died_anywhere_is_brought_to_its_end_once(
+    b: Commits, point: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    b.scan(0, [1, 2], high=10)
+    b.idle(50)
+    with monkeypatch.context() as patch:
+        dying_at(point, patch)
+        with pytest.raises(Dies):
+            b.committer.cover(b.relation_id)
+    b.scan(1, [11], high=10)  # meanwhile another span is ready: it is no part of what was decided
+    for _ in range(2):
+        b.restart().recover()
+        assert b.ids() == [1, 2] and not intents_of(b)
+        assert b.spans[0].cover_index is not None and b.states[1] == "scanned"
+        assert b.relation.base_version == b.delta_version() == 1
+    assert b.restart().cover(b.relation_id) is not None and b.ids() == [1, 2, 11]
+
+
+def test_a_retried_cover_commits_the_same_files_with_the_same_number(
+    b: Commits, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The intent is the request: nothing of it is made again, whatever has become ready since."""
+    sent: list[Any] = []
+    add_files = committer.base.add_files
+
+    def failing(storage: Any, path: str, files: Any, app_id: str, version: int) -> int:
+        sent.append((path, tuple(files), app_id, version))
+        if len(sent) < 3:
+            raise OSError("the disk is away")
+        return add_files(storage, path, files, app_id, version)
+
+    monkeypatch.setattr(committer.base, "add_files", failing)
+    b.scan(0, [1, 2], high=10)
+    b.idle(50)
+    for attempt in range(3):
+        if attempt == 1:
+            b.scan(1, [11], high=10)
+        if attempt < 2:
+            with pytest.raises(OSError, match="away"):
+                b.restart().cover(b.relation_id)
+    assert b.restart().cover(b.relation_id) is not None
+    assert len(sent) == 3 and len(set(sent)) == 1
+    assert b.ids() == [1, 2]
+
+
+@pytest.mark.parametrize("point", ["cover.decided", "cover.added"])
+def test_what_a_cover_read_again_and_added_is_not_removed_by_whoever_ends_it(
+    b: Commits, point: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It takes the old rows of its spans out first; once its own rows are in the base these would go with them."""
+    b.scan(0, [1, 2], high=10)
+    b.idle(50)
+    assert b.cover() is not None
+    with b.home.meta.write() as c:
+        spans.read_all_again(c, b.relation_id)
+    b.scan(0, [2, 3], high=60)
+    b.idle(70)
+    with monkeypatch.context() as patch:
+        dying_at(point, patch)
+        with pytest.raises(Dies):
+            b.cover()
+    b.restart().recover()
+    assert intents_of(b) == [intents.Cover], "it may need Spark, which runs later"
+    assert b.cover() is not None
+    assert b.ids() == [2, 3] and len(b.emptied) == 1 and not intents_of(b)
+
+
+def test_upkeep_leaves_a_base_alone_whose_cover_is_not_recorded(b: Commits, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its number is all that says that the files of its scans are in the base."""
+    b.scan(0, [1, 2], high=10)
+    b.idle(50)
+    with monkeypatch.context() as patch:
+        dying_at("cover.added", patch)
+        with pytest.raises(Dies):
+            b.committer.cover(b.relation_id)
+    rewritten: list[int] = []
+    assert b.committer.upkeep(b.relation_id, lambda r: rewritten.append(r.id)) is None
+    assert not rewritten and intents_of(b) == [intents.Cover] and b.layout() is None
+    assert b.cover() is not None and b.ids() == [1, 2]
+
+
+def test_a_missing_file_is_an_error_and_no_smaller_table(b: Commits) -> None:
+    gone = b.scan(0, [1, 2], high=10)
+    b.home.storage.remove([f"{b.relation.base_path}/{gone}"])
+    b.idle(50)
+    with pytest.raises(DataError, match="missing"):
+        b.committer.cover(b.relation_id)
+    assert b.layout() is None
+
+
+def test_an_owner_that_lost_its_lease_decides_and_records_nothing(b: Commits, monkeypatch: pytest.MonkeyPatch) -> None:
+    b.scan(0, [1], high=10)
+    b.idle(50)
+    with b.home.meta.write() as c:
+        taken_over(c)
+    with pytest.raises(FencedError):
+        b.committer.cover(b.relation_id)
+    assert not intents_of(b) and b.layout() is None
+
+
+def covered(b: Commits) -> Commits:
+    """Both spans shown, and changes after them."""
+    b.log(3, position=20)
+    b.scan(0, [1], high=20, log_index=0)
+    b.scan(1, [11], high=20, log_index=2)
+    assert b.committer.cover(b.relation_id) is not None
+    assert b.states == ["covered", "covered"]
+    return b
+
+
+def test_a_fold_takes_everything_up_to_the_newest_epoch_and_settles_what_it_took(b: Commits) -> None:
+    covered(b)
+    b.log(2, position=30)
+    assert b.publish() is not None
+    folded = b.committer.fold(b.relation_id)
+    assert folded is not None and [i for i, _ in b.merged] == [5]
+    (one,) = b.spans
+    assert (one.state, one.log_index, one.saw, one.span) == (SpanState.SETTLED, 5, None, span(None, None))
+    layout = b.layout()
+    assert layout is not None and layout.settled and layout.base_version == b.delta_version()
+    assert b.committer.fold(b.relation_id) is None, "nothing came since"
+    b.log(1, position=40, table=1)
+    b.publish()
+    assert b.committer.fold(b.relation_id) is None, "what came is another table's"
+
+
+def test_a_fold_up_to_an_index_takes_nothing_that_came_after_it(b: Commits) -> None:
+    """A table that has stopped is folded to where it stopped, and no further."""
+    covered(b)
+    b.log(2, position=30)
+    b.publish()
+    assert b.committer.fold(b.relation_id, upto=4) is not None
+    assert [i for i, _ in b.merged] == [4] and b.layout().indexes == {1: 4}  # type: ignore[union-attr]
+
+
+def test_a_fold_over_changes_that_are_gone_is_an_error_and_not_a_fold_of_none(b: Commits) -> None:
+    covered(b)
+    with b.home.meta.write() as c:
+        c.execute(sa.delete(tables.part))
+        c.execute(sa.delete(tables.segment))
+    with pytest.raises(DataError) as e:
+        b.committer.fold(b.relation_id)
+    assert e.value.code == "data.history_missing" and b.states == ["covered", "covered"]
+
+
+def test_a_cover_that_was_left_is_recorded_before_a_fold_is_decided(
+    b: Commits, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Numbers in Delta's log must grow: a commit whose number has been passed can never be made."""
+    b.scan(0, [1], high=10)
+    b.idle(50)
+    assert b.cover() is not None
+    b.scan(1, [11], high=10)
+    for point in ("cover.decided", "cover.added"):
+        with monkeypatch.context() as patch:
+            dying_at(point, patch)
+            with pytest.raises(Dies):
+                b.cover() if point == "cover.decided" else b.committer.fold(b.relation_id)
+    b.log(2, position=60)
+    b.publish()
+    assert b.restart().fold(b.relation_id) is not None
+    assert not intents_of(b) and b.relation.base_version == b.delta_version() and b.ids() == [1, 11]
+    assert b.cover() is None, "nothing is left of it"
+
+
+def test_a_fold_that_died_after_its_merge_is_recorded_and_one_that_died_before_is_given_up(
+    b: Commits, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    covered(b)
+    for point in ("fold.decided", "fold.merged"):
+        with monkeypatch.context() as patch:
+            dying_at(point, patch)
+            with pytest.raises(Dies):
+                b.restart().fold(b.relation_id)
+        before = b.delta_version()
+        b.restart().recover()
+        assert not intents_of(b) and b.ids() == [1, 11]
+        assert b.delta_version() == (before + 1 if point == "fold.decided" else before)
+        assert b.states == (["covered", "covered"] if point == "fold.decided" else ["settled"])
+        assert b.relation.base_version == b.delta_version()
+    assert len(b.merged) == 1
+
+
+@pytest.mark.parametrize("end", ["recover", "cover", "fold", "upkeep"])
+def test_a_fold_that_was_given_up_is_never_made(b: Commits, end: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By an owner that was stopped in the middle of it, or a JVM that went on when its answer was lost."""
+    covered(b)
+    given_up: list[tuple[str, int]] = []
+
+    def lost(relation: Any, layout: Any, index: int, app_id: str, number: int) -> int:
+        given_up.append((app_id, number))
+        raise ConnectionError("the answer was lost")
+
+    with monkeypatch.context() as patch, pytest.raises(ConnectionError):
+        patch.setattr(b, "merge", lost)
+        b.committer.fold(b.relation_id)
+    assert intents_of(b) == [intents.Fold], "it may be under way"
+    opened = base._open(b.home.storage, b.relation.base_path)
+    next_comes = {
+        "recover": lambda: b.restart().recover(),
+        "cover": b.cover,
+        "fold": lambda: b.committer.fold(b.relation_id),
+        "upkeep": lambda: b.committer.upkeep(b.relation_id, lambda r: None),
+    }
+    next_comes[end]()
+    assert not intents_of(b) and b.relation.base_version == b.delta_version()
+    version = b.delta_version()
+    with pytest.raises(CommitFailedError):  # it had begun
+        base._commit(b.home.storage, b.relation.base_path, opened, "append", [b.file([5])], *given_up[0])
+    with pytest.raises(DataError, match="later commit"):  # it begins now
+        base.add_files(b.home.storage, b.relation.base_path, [b.file([5])], *given_up[0])
+    assert (b.delta_version(), b.ids()) == (version, [1, 11])
+
+
+def test_a_fold_whose_answer_was_lost_is_recorded_if_it_was_made_meanwhile(
+    b: Commits, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    covered(b)
+    late: list[Any] = []
+
+    def lost(*given: Any) -> int:
+        late.extend(given)
+        raise ConnectionError("the answer was lost")
+
+    with monkeypatch.context() as patch, pytest.raises(ConnectionError):
+        patch.setattr(b, "merge", lost)
+        b.committer.fold(b.relation_id)
+    b.merge(*late)
+    assert b.committer.fold(b.relation_id) is None, "nothing is left to fold"
+    assert b.states == ["settled"] and len(b.merged) == 1 and b.relation.base_version == b.delta_version()
+
+
+def test_a_fold_that_is_committed_while_it_is_being_given_up_is_recorded(
+    b: Commits, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    covered(b)
+    assert b.committer.fold(b.relation_id) is not None
+    b.log(3, position=60)
+    b.publish()
+    dying_at("fold.decided", monkeypatch)
+    with pytest.raises(Dies):
+        b.committer.fold(b.relation_id)
+    monkeypatch.undo()
+    with b.home.meta.read() as c:
+        (left,) = intents.all(c)
+    assert isinstance(left.work, Fold)
+    layout, pass_number, index = b.layout(), base.pass_number, left.work.index
+
+    def late(*given: Any, **named: Any) -> int | None:
+        """An owner that was suspended in its merge wakes up."""
+        monkeypatch.undo()
+        b.merge(b.relation, layout, index, *numbers.first(left))
+        return pass_number(*given, **named)
+
+    monkeypatch.setattr(base, "pass_number", late)
+    b.restart().recover()
+    assert intents_of(b) == []
+    made = base.transaction_commit(b.home.storage, b.relation.base_path, *numbers.first(left))
+    assert (b.layout().base_version, b.layout().spans[0].log_index) == (made, index)
+
+
+def test_giving_up_a_fold_may_itself_die_and_is_not_taken_for_the_fold(
+    b: Commits, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    covered(b)
+    for point, work in (
+        ("fold.decided", lambda: b.restart().fold(b.relation_id)),
+        ("fold.given_up", b.restart().recover),
+    ):
+        with monkeypatch.context() as patch:
+            dying_at(point, patch)
+            with pytest.raises(Dies):
+                work()
+    version = b.delta_version()
+    assert intents_of(b) == [intents.Fold] and b.relation.base_version == version - 1
+    b.restart().recover()
+    assert not intents_of(b) and b.states == ["covered", "covered"]
+    assert b.relation.base_version == b.delta_version() == version, "and it is not given up twice"
+
+
+def test_a_merge_that_fails_leaves_no_intent_and_can_be_tried_again(b: Commits) -> None:
+    covered(b)
+
+    def refused() -> None:
+        raise DataError("data.base_damaged", "a file is gone", "RESYNC TABLE t;")
+
+    b.merging = refused
+    with pytest.raises(DataError):
+        b.committer.fold(b.relation_id)
+    assert not intents_of(b) and b.states == ["covered", "covered"]
+    b.merging = lambda: None
+    assert b.committer.fold(b.relation_id) is not None
+
+
+def test_a_base_has_one_writer_at_a_time_and_other_bases_do_not_wait_for_it(b: Commits) -> None:
+    """A MERGE that skips files by key ranges fails when files are added beside it, so none are."""
+    covered(b)
+    other = b.add_relation("u", [span(None, None)])
+    b.merging = Held()
+    fold = threading.Thread(target=b.committer.fold, args=(b.relation_id,))
+    fold.start()
+    assert b.merging.reached.wait(60)
+    version = b.delta_version()
+    with b.home.meta.write() as c:
+        spans.add(c, b.relation_id, [span(10, 10)], 50.0)
+        info = spans.all(c, b.relation_id)[-1]
+    b.scan([s.id for s in b.spans].index(info.id), [10], high=20)
+    assert b.cover() is None, "a cover leaves a base alone that is being folded"
+    rewritten: list[int] = []
+    assert b.committer.upkeep(b.relation_id, lambda r: rewritten.append(r.id)) is None and not rewritten
+    second = threading.Thread(target=b.committer.fold, args=(b.relation_id,))
+    second.start()
+    first_id, b.relation_id = b.relation_id, other
+    b.scan(0, [7], high=20)
+    assert b.cover() is not None and b.ids() == [7], "another table's base is free"
+    b.relation_id = first_id
+    assert b.delta_version() == version and len(b.merged) == 0
+    b.merging.free.set()
+    for thread in (fold, second):
+        thread.join(60)
+    assert len(b.merged) == 1, "the second fold found nothing left to do"
+    assert b.cover() is not None and 10 in b.ids()
+
+
+def test_upkeep_shows_what_it_committed_and_waits_for_what_was_decided_before_it(b: Commits) -> None:
+    covered(b)
+    with b.home.meta.write() as c:
+        left = intents.add(c, b.relation_id, intents.Fold(3, 1, ()), "")
+    assert b.committer.upkeep(b.relation_id, lambda r: None) is None
+    with b.home.meta.write() as c:
+        intents.done(c, left.id)
+    assert b.committer.upkeep(b.relation_id, lambda r: None) is None, "it committed nothing"
+
+    def rewrite(relation: Any) -> None:
+        committer.base.add_files(b.home.storage, relation.base_path, [b.file([])], "upkeep", 1)
+
+    shown = b.committer.upkeep(b.relation_id, rewrite)
+    layout = b.layout()
+    assert shown is not None and layout is not None and layout.base_version == b.delta_version()
+    assert not intents_of(b)
+
+
+def test_spans_without_an_order_are_emptied_and_forgotten_together(tmp_path: Path) -> None:
+    b = Commits.make(tmp_path, [span(None, None)], ordered=False)
+    b.scan(0, [1, 2], high=10)
+    b.idle(50)
+    assert b.committer.cover(b.relation_id) is not None and b.states == ["covered"]
+    with b.home.meta.write() as c:
+        spans.read_all_again(c, b.relation_id)
+        relations.set_state(c, b.relation_id, TableState.FILLING)
+    b.scan(0, [2, 3], high=60)
+    b.idle(70)
+    assert b.restart().cover(b.relation_id) is not None
+    assert b.ids() == [2, 3] and b.emptied == [[span(None, None)]]
+    assert not b.spans[0].again
+
+
+# What a table's last change is, relative to where each span's log begins, decides what settles without a fold.
+@pytest.mark.parametrize(("log_index", "settles"), [(0, False), (3, False), (4, True), (5, True)])
+def test_a_covered_span_settles_at_once_only_if_no_change_came_after_its_log_began(
+    b: Commits, log_index: int, settles: bool
+) -> None:
+    b.log(4, position=20)  # the table's last change is 4
+    b.log(3, position=30, table=TABLE + 1)
+    b.scan(0, [1], high=20, log_index=log_index)
+    assert b.committer.cover(b.relation_id) is not None
+    first = b.spans[0]
+    assert (first.state is SpanState.SETTLED) == settles
+    assert (first.log_index, first.saw) == ((7, None) if settles else (log_index, "5:5:"))
+
+
+def test_an_idle_table_moves_on_without_a_fold_but_never_over_changes_that_are_gone(b: Commits) -> None:
+    b.scan(0, [1], high=10)
+    b.scan(1, [11], high=10)
+    b.idle(10)
+    assert b.cover() is not None
+    for position in (20, 30, 40):
+        b.log(2, position, table=TABLE + 1)
+    b.publish()
+    version = b.delta_version()
+    moved = b.committer.advance([b.relation_id])
+    assert moved is not None and b.layout().indexes == {1: 6} and b.delta_version() == version  # type: ignore[union-attr]
+    assert b.committer.advance([b.relation_id]) is None, "there is nothing left to move over"
+    for position in (50, 60):
+        b.log(2, position, table=TABLE + 1)
+    b.publish()
+    with b.home.meta.write() as c:
+        c.execute(sa.delete(tables.segment).where(tables.segment.c.last_index <= 8))
+    assert b.committer.advance([b.relation_id]) is None
+    assert b.layout().indexes == {1: 6}, "what is not kept is not known to be no change"  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("by", ["fold", "advance"])
+def test_what_a_scan_did_not_see_still_counts_after_other_spans_have_moved_on(b: Commits, by: str) -> None:
+    """A span that is read and not shown yet begins where its scan did: no fold has taken its changes in."""
+    b.scan(0, [1], high=20, log_index=4)
+    b.scan(1, [11], high=900, log_index=2)
+    b.log(4, position=20)
+    assert b.cover() is not None and b.states == ["settled", "scanned"]
+    b.log(3, position=30, table=TABLE if by == "fold" else TABLE + 1)
+    b.publish()
+    moved = b.committer.fold(b.relation_id) if by == "fold" else b.committer.advance([b.relation_id])
+    assert (moved is not None) == (by == "fold"), "a table that is not whole cannot be moved over the log"
+    assert b.spans[1].log_index == 2
+    b.idle(900)
+    assert b.cover() is not None and b.states[1] == "covered"
+    assert b.layout().indexes == {1: 2}  # type: ignore[union-attr]
+
+
+def test_the_first_error_of_a_table_counts_and_how_far_it_is_whole_stands_with_it(b: Commits) -> None:
+    guard = Guard(b.home, b.held)
+    guard.stop(b.relation_id, DataError("data.rewritten", "first"))
+    with b.home.meta.write() as c:
+        relations.set_stopped(c, b.relation_id, 7)
+    guard.stop(b.relation_id, DataError("data.base_damaged", "second"))
+    assert b.relation.stopped_at == 7 and (b.relation.error or {})["code"] == "data.rewritten"
+    assert not scan_again(b.home, b.held.server, b.relation, pa.table({"id": [1]}))
+    assert b.relation.state is TableState.FAILED, "keys that are to be read again do not wake it"

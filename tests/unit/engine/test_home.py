@@ -1,0 +1,169 @@
+"""A home: who makes one, who may read it, and what is said where there is none."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+import headwater
+from headwater import rundir
+from headwater.cli import frame
+from headwater.cli.app import app
+from headwater.engine.home import Home, is_home
+from headwater.engine.serve import wire
+from headwater.errors import HeadwaterError
+from headwater.rundir import FILES, FOLDERS, files
+from headwater.rundir.lock import ServerLock, owner
+
+READING = (
+    ("status",),
+    ("status", "--json"),
+    ("verify",),
+    ("sql", "-c", "SELECT 1"),
+    ("sql", "-c", "SHOW TABLES"),
+    ("sql", "-c", "CREATE TABLE t FROM CONNECTION c"),
+    ("sql", "-c", "DROP TABLE IF EXISTS t"),
+)
+
+
+def run(*arguments: str) -> int:
+    return frame.guarded(lambda: app(list(arguments), standalone_mode=False, prog_name="headwater"))
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+@pytest.mark.parametrize("command", [("run", "--once"), *READING], ids=" ".join)
+def test_a_mistyped_home_is_named_and_not_created(
+    command: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lake, typo = tmp_path / "lake", tmp_path / "laek"
+    Home.open(lake).meta.close()
+    assert run(*command, "--home", str(typo)) == 3
+    said = "".join(capsys.readouterr())
+    assert f"there is no home in {typo}" in said and "home.missing" in said
+    assert f"Did you mean --home {lake}?" in said and "Ctrl-C stops" not in said
+    assert not typo.exists()
+
+
+@pytest.mark.parametrize("command", [("run",), *READING], ids=" ".join)
+def test_an_object_store_is_refused_as_a_home(
+    command: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run(*command, "--home", "s3://bucket/lake") == 3
+    assert "home.unusable" in "".join(capsys.readouterr())
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_directory_that_is_no_home_stays_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("HEADWATER_HOME", raising=False)
+    assert run("status", "--home", str(tmp_path)) == run("status") == 3
+    assert list(tmp_path.iterdir()) == []
+    assert "`headwater run FILE.sql --home" in capsys.readouterr().err
+
+
+def test_a_program_is_told_too_and_creates_a_home_only_with_a_connection(tmp_path: Path) -> None:
+    with headwater.open(tmp_path / "home") as hw:
+        for ask in (
+            hw.status,
+            hw.verify,
+            lambda: hw.run(once=True),
+            lambda: hw.table("t"),
+            lambda: hw.sql("SHOW TABLES"),
+        ):
+            with pytest.raises(HeadwaterError) as e:
+                ask()
+            assert e.value.code == "home.missing"
+        assert not (tmp_path / "home").exists()
+        said: list[str] = []
+        hw.on_notice = said.append
+        with pytest.raises(HeadwaterError, match="HW_NO_SUCH_NAME"):
+            hw.sql(
+                "CREATE CONNECTION c WITH (type='postgres-cdc', hostname='h', username='u', database.name='d', "
+                "password='env:HW_NO_SUCH_NAME')"
+            )
+        assert said == [f"created the home {tmp_path / 'home'}"]
+        hw.sql("SHOW TABLES")
+        assert len(said) == 1
+
+
+def test_a_comparison_without_a_server_says_at_once_that_it_needs_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Home.open(tmp_path / "home").meta.close()
+    with headwater.open(tmp_path / "home") as hw, pytest.raises(HeadwaterError) as e:
+        hw.verify()
+    assert (e.value.code, e.value.exit_status) == ("server.none", 3)
+    assert run("verify", "--home", str(tmp_path / "home")) == 3
+    said = "".join(capsys.readouterr())
+    assert "server.none" in said and "Start `headwater run` on this home" in said
+
+
+def test_only_its_owner_can_read_a_home(tmp_path: Path) -> None:
+    before = os.umask(0)  # the most open that a user may have set
+    try:
+        home = Home.open(tmp_path / "home")
+        with home.meta.write():  # SQLite makes its other files
+            pass
+        assert mode(home.path) == 0o700
+        for entry in home.path.iterdir():
+            assert mode(entry) == (0o700 if entry.is_dir() else 0o600), entry
+        assert {"meta.db", "meta.db-wal", "changelog", "logs"} <= {e.name for e in home.path.iterdir()}
+        home.meta.close()
+    finally:
+        os.umask(before)
+
+
+def test_a_new_home_outlives_a_power_loss(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[Path] = []
+    monkeypatch.setattr(files, "fsync", synced.append)
+    rundir.usable_home(tmp_path / "new" / "home")
+    assert {tmp_path, tmp_path / "new"} <= set(synced), "the names that lead to it are durable"
+
+
+def test_everything_that_a_server_puts_into_a_home_is_known(tmp_path: Path) -> None:
+    """What is not known there would be taken for somebody else's, and the directory would stay open."""
+    home = Home.open(tmp_path / "home")
+    lock = ServerLock(home.path)
+    lock.take()
+    owner(home.path)
+    listener = wire.serve(home.socket, lambda m: m)
+    assert {e.name for e in home.path.iterdir()} <= {*FOLDERS, *FILES}
+    listener.close()
+    lock.release()
+    home.meta.close()
+    again = Home.open(home.path)
+    again.meta.close()
+    assert again.notices == ()  # and none of it was ever open to others
+
+
+def test_an_open_home_is_closed_to_others_once_and_says_so(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    Home.open(home).meta.close()
+    (home / "logs").chmod(0o755)
+    (home / "meta.db").chmod(0o644)
+    home.chmod(0o755)
+    opened = Home.open(home)
+    opened.meta.close()
+    assert opened.notices == (f"{home} was open to other users; from now on only its owner can read it",)
+    assert (mode(home), mode(home / "meta.db"), mode(home / "logs")) == (0o700, 0o600, 0o700)
+    again = Home.open(home)
+    again.meta.close()
+    assert again.notices == ()
+
+
+def test_a_directory_that_holds_more_than_a_home_keeps_its_mode(tmp_path: Path) -> None:
+    """`--home .` in a project, or `--home /tmp` as root, must not lock others out of what is not ours."""
+    (tmp_path / "notes.txt").touch()
+    tmp_path.chmod(0o755)
+    Home.open(tmp_path).meta.close()
+    assert is_home(tmp_path)
+    assert (mode(tmp_path), mode(tmp_path / "meta.db"), mode(tmp_path / "warehouse")) == (0o755, 0o600, 0o700)
