@@ -90,6 +90,21 @@ def test_missing_surplus_and_changed_rows_are_named(database: Any, relation: Rel
     assert (found.surplus, found.missing, found.different) == ((("1",),), (("9",),), (("3",),))
 
 
+def test_a_difference_stays_one_when_the_table_is_truncated_before_its_keys_are_listed(
+    database: Any, relation: RelationInfo, spark: SparkSession
+) -> None:
+    """Taking another cut instead would forget the difference."""
+    rows = spark.createDataFrame(upstream_rows(database, relation).slice(1))
+
+    def lake(index: int) -> nullcontext[DataFrame]:
+        database.execute("TRUNCATE t")
+        return nullcontext(rows)
+
+    (found,) = verify([Target(relation, WHOLE, lake)], PostgresReach(endpoint_of(database)), lambda position: 7)
+    assert isinstance(found, Compared) and not found.equal
+    assert (found.comparison.upstream_rows, found.comparison.lake_rows, found.comparison.missing) == (3, 2, ())
+
+
 def test_columns_may_have_names_that_spark_takes_for_syntax(database: Any, spark: SparkSession) -> None:
     database.execute('CREATE TABLE t ("i`d.x" int PRIMARY KEY, "dot.ted" text, "q""q" bigint)')
     database.execute("INSERT INTO t VALUES (1, 'a', 1), (2, 'b', 2)")

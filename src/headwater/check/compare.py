@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,8 +14,11 @@ from headwater.check.digest import RANGES, Digest
 KEY_LIMIT = 20
 RANGE_LIMIT = 8  # how many differing ranges are examined: an eighth of a percent of the table each
 
-# RowsIn(ranges) → key columns and `__hash` of the rows in these ranges
-RowsIn = Callable[[NDArray[np.int64]], pa.Table]
+# RowsIn(ranges) → key columns and `__hash` of the rows in these ranges; None if they can no longer be read
+RowsIn = Callable[[NDArray[np.int64]], pa.Table | None]
+
+
+Key = tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,9 +28,9 @@ class Comparison:
     upstream_rows: int
     lake_rows: int
     ranges: int  # key ranges in which they differ
-    missing: tuple[tuple[str, ...], ...] = ()  # upstream, not in the lake
-    surplus: tuple[tuple[str, ...], ...] = ()  # in the lake, not upstream
-    different: tuple[tuple[str, ...], ...] = ()  # in both, with different values
+    missing: tuple[Key, ...] = ()  # upstream, not in the lake
+    surplus: tuple[Key, ...] = ()  # in the lake, not upstream
+    different: tuple[Key, ...] = ()  # in both, with different values
     sampled: bool = False  # there may be more keys than these
 
     @property
@@ -46,7 +49,7 @@ class Comparison:
             )
             if keys
         ]
-        more = " or more" if self.sampled else ""
+        more = (" or more" if self.sampled else "") if found else "the rows can no longer be read"
         return (
             f"{self.upstream_rows:,} rows upstream, {self.lake_rows:,} in the lake, "
             f"{self.ranges} of {RANGES} key ranges differ: {'; '.join(found)}{more}"
@@ -67,7 +70,10 @@ def compare(
     if not len(differing):
         return Comparison(upstream.rows, lake.rows, 0)
     looked_at = differing[:RANGE_LIMIT]
-    theirs, ours = upstream_rows_in(looked_at), lake_rows_in(looked_at)
+    theirs = upstream_rows_in(looked_at)
+    ours = None if theirs is None else lake_rows_in(looked_at)
+    if theirs is None or ours is None:  # still a difference, though nobody can say of which rows
+        return Comparison(upstream.rows, lake.rows, len(differing), sampled=True)
     missing, surplus, different = keys_of(theirs, ours, key)
     return Comparison(
         upstream_rows=upstream.rows,
@@ -80,7 +86,15 @@ def compare(
     )
 
 
-Key = tuple[str, ...]
+
+def equal_but_for(hidden: Set[Key], found: Comparison, *, ordered: bool) -> bool | None:
+    """Whether two tables are equal apart from keys that are hidden until they are read again; None: unknown."""
+    if not hidden:
+        return found.equal
+    only_hidden = set(found.missing) <= hidden and not (found.surplus or found.different)
+    if not ordered or (only_hidden and found.sampled):  # there are too many of them to exclude each
+        return None
+    return only_hidden
 
 
 def keys_of(

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from functools import partial
 
-from headwater.check.compare import key_text
+from headwater.check.compare import equal_but_for, key_text
 from headwater.check.verify import Target, Unverified, reach_in, verify
 from headwater.engine.failures import described, is_defect
 from headwater.engine.home import Home
@@ -91,14 +91,13 @@ def _at_one_cut(
             continue
         # a key that is being read again is hidden, so it is not covered
         hidden = set(zip(*(map(key_text, holes[k].to_pylist()) for k in target.relation.key), strict=True))
-        only_hidden = set(comparison.missing) <= hidden and not (comparison.surplus or comparison.different)
-        unknown = only_hidden and comparison.sampled  # there are too many of them to exclude each
-        if hidden and (not target.relation.ordered or unknown):
+        equal = equal_but_for(hidden, comparison, ordered=target.relation.ordered)
+        if equal is None:
             yield Verified(found.table, False, skipped="it is being read again")
             continue
         yield Verified(
             table=found.table,
-            equal=found.equal or only_hidden,
+            equal=equal,
             lake_rows=comparison.lake_rows,
             upstream_rows=comparison.upstream_rows,
             position=found.position,

@@ -116,7 +116,7 @@ def _guarded(target: Target, work: Callable[[], T]) -> T | Unverified:
         return Unverified(target.relation.name, e)
 
 
-def _spoiled(relation: RelationInfo, cuts: int = 1) -> SourceError:
+def _spoiled(relation: RelationInfo, cuts: int) -> SourceError:
     return SourceError(
         "source.failed",
         f"{relation.name} was truncated or rewritten upstream during the comparison ({cuts} cuts were tried)",
@@ -185,13 +185,13 @@ class UpstreamRows:
                 total += digest(self._lake(scan, span), self._relation.columns, self._relation.key)
         return total
 
-    def rows_in(self, ranges: NDArray[np.int64]) -> pa.Table:
-        """Key and hash of the rows in these ranges."""
+    def rows_in(self, ranges: NDArray[np.int64]) -> pa.Table | None:
+        """Key and hash of the rows in these ranges; None if the cut can no longer read the table."""
         columns, key = self._relation.columns, self._relation.key
         batches: list[pa.RecordBatch] = []
         with self._cut.scan(scan_table(self._relation)) as scan:
             if scan is None:
-                raise _spoiled(self._relation)
+                return None
             for span in self._spans:
                 batches += rows_in(self._lake(scan, span), columns, key, ranges)
         return _table(batches, columns, key)

@@ -49,6 +49,11 @@ def report(v: Verified) -> RenderableType:
     if v.equal:
         return render.done(f"{v.table}: {render.count(v.lake_rows, 'row')} equal at {v.position} ({v.seconds:.1f} s)")
     head = f"{v.table}: {render.count(v.differences, 'row')} of {v.upstream_rows:,} differ at {v.position}"
+    if not v.differences:
+        head = (
+            f"{v.table}: {v.upstream_rows:,} rows upstream and {v.lake_rows:,} in the lake are not equal at {v.position}; "
+            "the table was truncated or rewritten before their keys could be listed"
+        )
     parts: list[RenderableType] = [Text.assemble(("✗ ", "bold red"), render.visible(head))]
     for words, keys in (
         ("only in the upstream", v.missing),

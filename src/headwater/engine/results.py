@@ -180,8 +180,8 @@ class Verified:
     """The result of comparing one table with its upstream at one cut.
 
     `missing` are keys that only the upstream has, `extra` keys that only the lake has, `different` keys whose rows
-    differ: a few of each, as text; `differences` counts them all. `skipped` says why there was nothing to compare;
-    `error` (with its code and hint) why the comparison failed.
+    differ: a few of each, as text; `differences` counts them (0 if the upstream could not be read again to list
+    them). `skipped` says why there was nothing to compare; `error` (with its code and hint) why it failed.
     """
 
     table: str

@@ -253,6 +253,11 @@ class Upstream(ABC):
     def session(self) -> contextlib.AbstractContextManager[Callable[[str], object]]:
         """Runs statements one after the other in one session."""
 
+    @staticmethod
+    @abstractmethod
+    def is_deadlock(error: Exception) -> bool:
+        """Whether the server undid a transaction because it and another waited for each other."""
+
     def run(self, *statements: str) -> None:
         """Statements of one session that stores any value that its columns can have."""
         with self.session() as run:

@@ -35,6 +35,7 @@ from support.upstreams.base import Can, Upstream, end_prepared
 from support.writing import Dialect, Shape
 
 NO_XID = 1397
+DEADLOCK = 1213
 
 
 def _types(flavour: str) -> dict[str, tuple[str, tuple[tuple[str, Any], ...]]]:
@@ -240,6 +241,10 @@ class Mysql(Upstream):
     def session(self) -> Iterator[Callable[[str], object]]:
         with self.database.connect() as connection, connection.cursor() as cursor:
             yield cursor.execute
+
+    @staticmethod
+    def is_deadlock(error: Exception) -> bool:
+        return error.args[:1] == (DEADLOCK,)
 
     def store(self, table: str, rows: Sequence[tuple[Any, ...]]) -> None:
         listed = (f"({', '.join([str(i), *('NULL' if v is None else v for v in row)])})" for i, row in enumerate(rows))

@@ -193,6 +193,10 @@ class Postgres(Upstream):
         with self.database.connect() as connection:
             yield connection.execute
 
+    @staticmethod
+    def is_deadlock(error: Exception) -> bool:
+        return isinstance(error, psycopg.errors.DeadlockDetected)
+
     def store(self, table: str, rows: Sequence[tuple[Any, ...]]) -> None:
         casts = ", ".join(f"%s::{t}" for t in self.random_values)
         with self.database.connect() as connection, connection.cursor() as cursor:

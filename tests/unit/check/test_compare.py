@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headwater.changelog.reader import index_at
-from headwater.check.compare import Comparison, compare
+from headwater.check.compare import Comparison, compare, equal_but_for
 from headwater.check.digest import Digest, digest, hashes, rows_in
 from headwater.check.verify import merged
 from headwater.decode.values import arrow_schema
@@ -135,6 +135,23 @@ def test_many_differences_are_sampled_and_say_so() -> None:
     assert len(found.missing) == 5
     assert found.ranges > 900
     assert "or more" in str(found)
+
+
+def test_keys_that_are_read_again_excuse_only_themselves() -> None:
+    def judged(hidden: set[str], *, ordered: bool = True, **found: Any) -> bool | None:
+        comparison = Comparison(9, 9, found.pop("ranges", 1), **found)
+        return equal_but_for({(k,) for k in hidden}, comparison, ordered=ordered)
+
+    assert judged(set(), ranges=0) is True
+    assert judged({"1"}, ranges=0) is True
+    assert judged({"1", "2"}, missing=(("1",),)) is True
+    assert judged({"1"}, missing=(("1",), ("2",))) is False
+    assert judged({"1"}, missing=(("1",),), surplus=(("3",),)) is False
+    assert judged({"1"}, different=(("1",),)) is False
+    assert judged({"1"}, missing=(("1",),), sampled=True) is None, "there may be others"
+    assert judged({"1"}, missing=(("2",),), sampled=True) is False
+    assert judged({"1"}, different=(("2",),), ordered=False) is None, "a table without an order is hidden as a whole"
+    assert judged(set(), sampled=True) is False, "a difference whose rows nobody can list"
 
 
 def test_an_equal_table_says_how_many_rows() -> None:
