@@ -86,7 +86,6 @@ def compare(
     )
 
 
-
 def equal_but_for(hidden: Set[Key], found: Comparison, *, ordered: bool) -> bool | None:
     """Whether two tables are equal apart from keys that are hidden until they are read again; None: unknown."""
     if not hidden:
