@@ -51,7 +51,7 @@ def report(v: Verified) -> RenderableType:
     head = f"{v.table}: {render.count(v.differences, 'row')} of {v.upstream_rows:,} differ at {v.position}"
     if not v.differences:
         head = (
-            f"{v.table}: {v.upstream_rows:,} rows upstream and {v.lake_rows:,} in the lake are not equal at {v.position}; "
+            f"{v.table}: {v.upstream_rows:,} rows upstream and {v.lake_rows:,} in the lake differ at {v.position}; "
             "the table was truncated or rewritten before their keys could be listed"
         )
     parts: list[RenderableType] = [Text.assemble(("✗ ", "bold red"), render.visible(head))]
