@@ -21,7 +21,7 @@ from support.mysql import EmbeddedMySQL, MyDatabase
 from support.upstreams.postgres import drop_database
 
 # Short sessions: compiling for peak speed would cost more than it gives back.
-os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=240m")
 
 # One profile for every property test: a busy machine is no failure, and each run tries other examples.
 settings.register_profile("headwater", deadline=None, derandomize=False, print_blob=True)

@@ -218,7 +218,7 @@ class ScriptedChanges:
         self.history = history
         self.at_once = at_once
 
-    def slices(self, relation: RelationInfo, after: int, upto: int) -> Iterator[Slice]:
+    def slices(self, relation: RelationInfo, after: int, upto: int, **_: object) -> Iterator[Slice]:
         while True:
             end = min(after + self.at_once, upto)
             chosen = [c for c in self.history.changes if after < c.index <= end]

@@ -167,6 +167,8 @@ class Receiver:
         while self._held_back.is_set() and not self._open and not self._stopping.wait(STILL_WAITING_S):
             self._promise()
             self._acknowledge()
+            self._thread.check()
+            self._heartbeat.check()
 
     def _acknowledge(self, *, ask: bool = False) -> None:
         position = self._thread.position

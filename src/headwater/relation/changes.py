@@ -41,16 +41,28 @@ class Slice:
     upto: int
     table: pa.Table
 
+    def rest(self, first: Slice) -> Slice:
+        """What follows a first part of it."""
+        return Slice(first.upto, self.upto, self.table.slice(first.table.num_rows))
+
 
 class Changes(Protocol):
     """The source of relations' changes. Thread-safe."""
 
     def slices(
-        self, relation: RelationInfo, after: int, upto: int, *, before: bool = False, within: Span | None = None
+        self,
+        relation: RelationInfo,
+        after: int,
+        upto: int,
+        *,
+        before: bool = False,
+        within: Span | None = None,
+        apart: bool = False,
     ) -> Iterator[Slice]:
         """The changes in (after, upto]: at least one slice, without gaps; the last one ends at `upto`.
 
-        `before` adds the column `__before`. `within` keeps only changes that affect a key of that span.
+        `before` adds the column `__before`. `within` keeps only changes that affect a key of that span. `apart`: the
+        range is the caller's own choice, not what the relation's readers need, so nothing is cached or counted for it.
         """
 
     def truncates(self, relation: RelationInfo, after: int, upto: int) -> list[tuple[int, int]]:
@@ -90,11 +102,20 @@ class LoggedChanges:
         return Limit(self._settings.slice_changes, self._settings.slice_bytes)
 
     def slices(
-        self, relation: RelationInfo, after: int, upto: int, *, before: bool = False, within: Span | None = None
+        self,
+        relation: RelationInfo,
+        after: int,
+        upto: int,
+        *,
+        before: bool = False,
+        within: Span | None = None,
+        apart: bool = False,
     ) -> Iterator[Slice]:
-        for part in (
-            self._decoded(relation, after, upto, before=True) if before else self._shared(relation, after, upto)
-        ):
+        if before or apart:
+            parts = self._decoded(relation, after, upto, before=before, report=not apart)
+        else:
+            parts = self._shared(relation, after, upto)
+        for part in parts:
             yield part if within is None else Slice(part.after, part.upto, _within(relation, part.table, within))
 
     def truncates(self, relation: RelationInfo, after: int, upto: int) -> list[tuple[int, int]]:
@@ -129,18 +150,27 @@ class LoggedChanges:
             if after > kept.upto:
                 kept.after = kept.upto = after
                 kept.table = kept.table.slice(0, 0)
-            answer = _between(kept.table, after, upto)
-            room = self._room(answer)
-            if upto > kept.upto and room is not None:
+            part = self._cached(kept, after, upto)
+            room = self._room(part.table)
+            if part.upto == kept.upto < upto and room is not None:
                 more = next(iter(self._decoded(relation, kept.upto, upto, limit=room)))
                 if more.table.num_rows:
                     kept.table = _compact(pa.concat_tables([kept.table, more.table]))
                 kept.upto = more.upto
-                answer = _between(kept.table, after, more.upto)
-            part = Slice(after, min(kept.upto, upto), answer)
+                part = Slice(after, more.upto, _between(kept.table, after, more.upto))
             self._trim(kept, after)
         self._shrink(relation.id)
         return part
+
+    def _cached(self, kept: _Kept, after: int, upto: int) -> Slice:
+        """What is cached after an index, as far as it fits into a slice."""
+        upto = min(upto, kept.upto)
+        found = _between(kept.table, after, upto)
+        rows = _rows_within(found, self._limit)
+        if rows == found.num_rows:
+            return Slice(after, upto, found)
+        first = found.slice(0, rows)
+        return Slice(after, first[INDEX][rows - 1].as_py(), first)
 
     def _room(self, answer: pa.Table) -> Limit | None:
         """How much more a slice may hold; None if it is full."""
@@ -157,7 +187,14 @@ class LoggedChanges:
             return kept
 
     def _decoded(
-        self, relation: RelationInfo, after: int, upto: int, *, before: bool = False, limit: Limit | None = None
+        self,
+        relation: RelationInfo,
+        after: int,
+        upto: int,
+        *,
+        before: bool = False,
+        limit: Limit | None = None,
+        report: bool = True,
     ) -> Iterator[Slice]:
         """The changes in (after, upto], decoded lazily."""
         with self._meta.read() as c:
@@ -172,7 +209,8 @@ class LoggedChanges:
                 if not part.num_rows:
                     continue
                 decoded = decode_changes(part, versions, relation.columns, relation.key, before=before)
-                if self._report is not None and last > counted and (decoded.unrepresentable or decoded.notices):
+                noticed = report and last > counted and (decoded.unrepresentable or decoded.notices)
+                if self._report is not None and noticed:
                     self._report(relation, decoded, counted, last)
                     with self._meta.read() as c:  # another reader may have been first
                         counted = relations.counted_index(c, relation.id)
@@ -181,11 +219,20 @@ class LoggedChanges:
             after = end
 
     def _trim(self, kept: _Kept, after: int) -> None:
-        """Drops changes before the index that readers now start from, once there are enough of them."""
+        """Drops changes before the index that readers now start from, once there are enough of them.
+
+        Drops the oldest of them whoever may need them if the relation alone fills the cache.
+        """
         if kept.table.num_rows and kept.after < after:
             later = _between(kept.table, after, kept.upto)
             if kept.table.num_rows - later.num_rows > self._settings.tail_changes:
                 kept.table, kept.after = later.combine_chunks(), after
+        most = self._settings.tail_memory_bytes
+        if kept.table.nbytes > most:
+            rows = _rows_within(kept.table, Limit(kept.table.num_rows, most // 2), newest=True)
+            last = kept.table.num_rows - rows - 1  # the last row that is dropped
+            kept.after = kept.table[INDEX][last].as_py()
+            kept.table = kept.table.slice(last + 1).combine_chunks()
 
     def _shrink(self, used: int) -> None:
         """Evicts the least recently used relations while the cache is over its memory limit."""
@@ -221,6 +268,17 @@ def _within(relation: RelationInfo, changes: pa.Table, span: Span) -> pa.Table:
         old = pa.table(fields, names=list(relation.key))
         rows[moved] |= locate([span], relation.key_columns, old) != NOWHERE
     return changes.filter(pa.array(rows))
+
+
+def _rows_within(table: pa.Table, limit: Limit, *, newest: bool = False) -> int:
+    """How many of the first (or `newest`) rows fit into a limit, roughly and at least one; all of them if all fit."""
+    rows = int(min(table.num_rows, limit.changes))
+    while rows > 1:
+        size = int(table.slice(table.num_rows - rows if newest else 0, rows).nbytes)
+        if size <= limit.bytes:
+            break
+        rows = max(1, min(rows // 2, rows * limit.bytes // size))
+    return rows
 
 
 def _compact(table: pa.Table) -> pa.Table:

@@ -14,13 +14,15 @@ import pyarrow.parquet as pq
 
 from headwater.backfill.rule import Sees
 from headwater.model import Layout, RelationInfo
+from headwater.relation.changes import Slice
 from headwater.relation.judge import Ints, after_truncate, judge
-from headwater.relation.net import Judgement, holes, named_by, net, touched
+from headwater.relation.net import Judgement, holes, keys_named, named_by, net
 from headwater.relation.schema import overlay_schema
-from headwater.source.names import MISSING
+from headwater.source.names import INDEX, MISSING
 from headwater.storage import Storage
 
-ROW_GROUP_ROWS = 131_072
+ROW_GROUP_ROWS, ROW_GROUP_BYTES = 131_072, 64 << 20
+TOUCHED_BYTES = 64 << 20  # of rows in older layers that are netted together with a slice
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,17 +66,50 @@ def no_holes(relation: RelationInfo) -> pa.Table:
     return overlay_schema(relation.columns, relation.key).empty_table().select(list(relation.key))
 
 
+@dataclass(frozen=True, slots=True)
+class Fitting:
+    """The beginning of a slice, and the rows of older layers that it touches."""
+
+    part: Slice
+    older: list[pa.Table]
+
+
+def fitting(
+    storage: Storage, relation: RelationInfo, layers: Sequence[Layer], part: Slice, most_bytes: int = TOUCHED_BYTES
+) -> Fitting:
+    """As much of a slice as touches few enough rows of older layers, which may be far larger than the changes."""
+    while True:
+        older, size = list[pa.Table](), 0
+        for rows in touched_in(storage, relation, layers, part.table):
+            older.append(rows)
+            size += rows.nbytes
+            if size > most_bytes and part.table.num_rows > 1:
+                break
+        else:
+            return Fitting(part, older)
+        first = part.table.slice(0, part.table.num_rows // 2)
+        part = Slice(part.after, first[INDEX][first.num_rows - 1].as_py(), first)
+
+
 def touched_in(
     storage: Storage, relation: RelationInfo, layers: Sequence[Layer], changes: pa.Table
 ) -> Iterator[pa.Table]:
-    """The layers' rows that the changes name, one row group at a time; nothing if no change lacks a value."""
+    """The newest row in the layers of each key that the changes name; nothing if no change lacks a value.
+
+    A layer's row has everything that older layers know of its key, so the newest is enough.
+    """
     if changes[MISSING].null_count == changes.num_rows:
         return
-    for layer in layers:
+    wanted = keys_named(changes, relation.key)
+    for layer in reversed(layers):
         for group in groups(storage, layer.path):
             keys = group.read(list(relation.key))
-            if named_by(keys, changes, relation.key, old_keys=True).any():
-                yield touched(as_layer(relation, group.read()), changes, relation.key)
+            found = named_by(keys, wanted, relation.key)
+            if found.any():
+                yield as_layer(relation, group.read().filter(pa.array(found)))
+                wanted = wanted.filter(pa.array(~named_by(wanted, keys, relation.key)))
+                if not wanted.num_rows:
+                    return
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +147,7 @@ def write_layer(file: object, netted: pa.Table, compression: str) -> None:
         compression=compression,
         write_statistics=False,  # Arrow ignores NaN in a maximum, and Spark would skip such rows
         use_dictionary=False,
-        row_group_size=ROW_GROUP_ROWS,
+        row_group_size=max(1, min(ROW_GROUP_ROWS, ROW_GROUP_BYTES * netted.num_rows // max(1, netted.nbytes))),
         store_decimal_as_integer=True,
         coerce_timestamps="us",
     )

@@ -82,18 +82,19 @@ def holes(overlay: pa.Table) -> pa.Table:
     return overlay.filter(pc.and_(pc.is_valid(overlay[FROM]), pc.is_null(first)))
 
 
-def touched(netted: pa.Table, changes: pa.Table, key: Sequence[str]) -> pa.Table:
-    """The rows of a netted overlay whose key is the own or old key of any of the changes."""
-    return netted.filter(pa.array(named_by(netted, changes, key, old_keys=True)))
+def keys_named(changes: pa.Table, key: Sequence[str]) -> pa.Table:
+    """Every key that is the own or the old key of a change; a key may be there several times."""
+    olds = _only(changes[OLD]).drop_null()
+    fields = [
+        pa.concat_arrays([_only(changes[k]), _only(pc.struct_field(olds, [i])).cast(changes[k].type)])
+        for i, k in enumerate(key)
+    ]
+    return pa.table(fields, names=list(key))
 
 
-def named_by(rows: pa.Table, others: pa.Table, key: Sequence[str], *, old_keys: bool = False) -> Flags:
-    """For each row, whether any of the others has its key (with `old_keys`: or had it before a key change)."""
+def named_by(rows: pa.Table, others: pa.Table, key: Sequence[str]) -> Flags:
+    """For each row, whether any of the others has its key."""
     sides = [[_only(rows[k]), _only(others[k]).cast(rows[k].type)] for k in key]
-    if old_keys:
-        olds = _only(others[OLD]).drop_null()
-        for i, side in enumerate(sides):
-            side.append(_only(pc.struct_field(olds, [i])).cast(side[0].type))
     numbers = _together([pa.concat_arrays(side) for side in sides])
     return np.isin(numbers[: rows.num_rows], numbers[rows.num_rows :])
 

@@ -8,7 +8,7 @@ import time
 import uuid
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,7 +27,7 @@ from headwater.ownership.lease import Leases
 from headwater.ownership.names import Name
 from headwater.relation.changes import Changes, LoggedChanges, Report, check_history
 from headwater.relation.judge import settled
-from headwater.relation.layers import Layer, Netting, has_missing, no_holes, still_holes, touched_in, write_layer
+from headwater.relation.layers import Layer, Netting, fitting, has_missing, no_holes, still_holes, write_layer
 from headwater.relation.runs import RunWriter, layer_of, usable
 from headwater.settings.table import DEFAULTS, Settings
 from headwater.source.kinds import kind
@@ -94,6 +94,7 @@ class Overlays:
         self._given = sees  # overrides the `sees` of the relation's kind of upstream
         self._kinds: dict[int, Sees] = {}
         self._lock = threading.Lock()
+        self._long = threading.Lock()
         self._known: OrderedDict[tuple[Layout, int], Overlay] = OrderedDict()
         self._users: dict[str, int] = {}
 
@@ -155,9 +156,12 @@ class Overlays:
             self._storage.remove(paths)
 
     def sweep(self, older_than_s: float = PIN_S) -> None:
-        """Removes tail files that are not in use and older than any reader."""
+        """Removes tail files that are not in use and older than any reader, and overlays that have expired."""
         with self._lock:
+            expired = [k for k, v in self._known.items() if v.made_at <= time.time() - FRESH_S]
+            dead = self._unused([self._known.pop(k) for k in expired])
             known = {path for o in self._known.values() for path in o.temporary} | set(self._users)
+        self._storage.remove(dead)
         limit = time.time() - older_than_s
         for path in self._storage.list(TAIL_FOLDER):
             if path not in known and _made_at(path) < limit:
@@ -185,12 +189,7 @@ class Overlays:
         until = time.monotonic() + most_s
         assert self._held is not None
         lease = self._held.of(Name.relation(relation.id))
-
-        def more() -> bool:
-            return time.monotonic() < until
-
-        sees = self._sees(relation)
-        made = self._runs.write(relation, layout, index, sees, lease, limit=limit, more=more)
+        made = self._runs.write(relation, layout, index, self._sees(relation), lease, limit=limit, until=until)
         if made.runs:
             self.forget(relation.id)
         return made.tail
@@ -203,6 +202,11 @@ class Overlays:
             if layout.spans:
                 self._check_history(relation, start, index)
             return Overlay(relation.id, index, (), frozenset(), (), no_holes(relation), 0, began)
+        # slices are bounded, but several at once would not be: short tails need little, long ones wait for each other
+        with self._long if changes > self._settings.tail_changes else nullcontext():
+            return self._layered(relation, layout, start, index, changes)
+
+    def _layered(self, relation: RelationInfo, layout: Layout, start: int, index: int, changes: int) -> Overlay:
         long = changes > self._settings.slice_changes
         if long and self._held is not None and self._is_newest(layout):  # spares later readers the decoding
             self.make_runs(relation, layout, index, self._settings.slice_changes)
@@ -243,11 +247,15 @@ class Overlays:
         relation, made, holes = netting.relation, list[Layer](), no_holes(netting.relation)
         try:
             for part in self.changes.slices(relation, after, index):
-                older = touched_in(self._storage, relation, [*runs, *made], part.table)
-                netted = netting.layer(part.table, older)
-                holes = still_holes(relation, holes, netted)
-                if netted.num_rows:
-                    made.append(Layer(self._write(relation, index, netted), netted.num_rows, has_missing(netted)))
+                while True:
+                    first = fitting(self._storage, relation, [*runs, *made], part)
+                    netted = netting.layer(first.part.table, first.older)
+                    holes = still_holes(relation, holes, netted)
+                    if netted.num_rows:
+                        made.append(Layer(self._write(relation, index, netted), netted.num_rows, has_missing(netted)))
+                    if first.part is part:
+                        break
+                    part = part.rest(first.part)
         except BaseException:
             self._storage.remove([layer.path for layer in made])
             raise

@@ -7,9 +7,11 @@ only a few times. Large runs are left alone, so that a merge never needs much me
 
 from __future__ import annotations
 
+import math
 import threading
+import time
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -22,9 +24,9 @@ from headwater.meta import runs as meta_runs
 from headwater.meta.store import Meta
 from headwater.model import Layout, RelationInfo, RunInfo
 from headwater.ownership.lease import Lease
-from headwater.relation.changes import Changes, Slice, check_history
+from headwater.relation.changes import Changes, check_history
 from headwater.relation.judge import settled
-from headwater.relation.layers import Layer, Netting, has_missing, read_layer, touched_in, write_layer
+from headwater.relation.layers import Layer, Netting, fitting, has_missing, read_layer, write_layer
 from headwater.relation.net import net
 from headwater.storage import Storage
 
@@ -47,10 +49,10 @@ class Plan:
     first_index: int
 
 
-def plan(chain: Sequence[RunInfo], start: int, upto: int, changes: int) -> Plan:
-    """The run for the changes after a chain of runs that begins at `start`."""
-    after = chain[-1].last_index if chain else start
-    kept, rows, size = list(chain), changes, 0
+def plan(chain: Sequence[RunInfo], start: int, upto: int, rows: int, size: int) -> Plan:
+    """The run for the netted changes (so many rows, so many bytes) after a chain of runs that begins at `start`."""
+    after = _end(chain, start)
+    kept = list(chain)
     while (
         kept
         and kept[-1].rows < GROWTH * rows
@@ -77,6 +79,11 @@ def usable(live: Sequence[RunInfo], start: int, schema_version: int) -> list[Run
             chain.append(run)
             after = run.last_index
     return chain
+
+
+def _end(chain: Sequence[RunInfo], start: int) -> int:
+    """The last index of a chain that begins after `start`."""
+    return chain[-1].last_index if chain else start
 
 
 def layer_of(run: RunInfo) -> Layer:
@@ -109,25 +116,39 @@ class RunWriter:
         held: Lease,
         *,
         limit: int,
-        more: Callable[[], bool] = lambda: True,
+        until: float = math.inf,
     ) -> Made:
-        """Turns a tail of more than `limit` changes into runs, slice by slice, for as long as `more()`."""
+        """Turns a tail of more than `limit` changes into runs, one at a time, and begins none after `until`.
+
+        `until` is a moment of `time.monotonic`. Between two runs other threads have their turn.
+        """
         if not settled(relation, layout):
             return Made(0, 0)  # which changes count still depends on the reader's layout
+        start = max(layout.index_for(relation), relation.origin.begin_index)
         written = 0
-        with self._locks[relation.id]:
-            while True:
-                start = max(layout.index_for(relation), relation.origin.begin_index)
-                with self.meta.read() as c:
-                    chain = usable(meta_runs.live(c, relation.id, start, index), start, relation.schema_version)
-                    after = chain[-1].last_index if chain else start
-                    changes = changes_of.count(c, relation, after, index)
-                if changes <= limit or not more():
-                    return Made(written, changes)
-                part = next(iter(self.changes.slices(relation, after, index)))
-                with held.under_way.writing(folder(relation.id)):
-                    self._write(relation, layout, chain, start, part, sees, held)
-                written += 1
+        while True:
+            chain, changes = self._left(relation, start, index)
+            if changes <= limit or not self._turn(relation.id, until):
+                return Made(written, changes)
+            try:
+                chain, changes = self._left(relation, start, index)  # another thread may have been faster
+                if changes > limit:
+                    with held.under_way.writing(folder(relation.id)):
+                        self._write(relation, layout, chain, start, index, sees, held)
+                    written += 1
+            finally:
+                self._locks[relation.id].release()
+
+    def _turn(self, relation_id: int, until: float) -> bool:
+        """Takes the relation's lock; False if it is too late by then."""
+        wait_s = until - time.monotonic()
+        return wait_s > 0 and self._locks[relation_id].acquire(timeout=min(wait_s, threading.TIMEOUT_MAX))
+
+    def _left(self, relation: RelationInfo, start: int, index: int) -> tuple[list[RunInfo], int]:
+        """The usable runs, and how many changes follow them."""
+        with self.meta.read() as c:
+            chain = usable(meta_runs.live(c, relation.id, start, index), start, relation.schema_version)
+            return chain, changes_of.count(c, relation, _end(chain, start), index)
 
     def _write(
         self,
@@ -135,15 +156,17 @@ class RunWriter:
         layout: Layout,
         chain: Sequence[RunInfo],
         start: int,
-        part: Slice,
+        index: int,
         sees: Sees,
         held: Lease,
     ) -> None:
-        due = plan(chain, start, part.upto, part.table.num_rows)
+        whole = next(iter(self.changes.slices(relation, _end(chain, start), index)))
+        first = fitting(self.storage, relation, [layer_of(r) for r in chain], whole)
+        part = first.part
         truncates = self.changes.truncates(relation, part.after, part.upto)
         emptied = rule.truncated(layout, truncates, sees)
-        older = touched_in(self.storage, relation, [layer_of(r) for r in chain], part.table)
-        tail = Netting(relation, layout, sees, emptied).layer(part.table, older)
+        tail = Netting(relation, layout, sees, emptied).layer(part.table, first.older)
+        due = plan(chain, start, part.upto, tail.num_rows, tail.nbytes)
         truncate_index = max([int(emptied.max(initial=0)), *(r.truncate_index for r in due.contains)])
         rows = self._merged(relation, due, tail, truncate_index)
         path = f"{folder(relation.id)}/{held.permit.new_file(f'{due.first_index:020d}-{due.upto:020d}', 'parquet')}"
@@ -159,7 +182,7 @@ class RunWriter:
                 last_index=due.upto,
                 path=path,
                 rows=rows.num_rows,
-                bytes=self.storage.size(path),
+                bytes=rows.nbytes,  # not of the file: repeated values compress well, but are merged in memory
                 missing=has_missing(rows),
                 schema_version=relation.schema_version,
                 base_index=start,

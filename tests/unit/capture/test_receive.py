@@ -200,6 +200,27 @@ def test_a_capture_that_is_held_publishes_no_new_transaction_but_ends_the_one_th
         script.thread.stop()
 
 
+def test_a_capture_that_is_held_notices_that_its_writer_has_died(log: Log) -> None:
+    held = threading.Event()
+    held.set()
+    script = Script(log, [FIRST])
+    script.thread = writer = WriterThread(log.writer, lambda: None, lambda _: None)
+
+    def die_later() -> None:
+        if script.acknowledged:  # so it is waiting
+            writer._failure = FencedError("job.fenced", "another capture has taken over")
+
+    receiver = Receiver(
+        *(script, writer, Heartbeat(script, 0), script.stopping),
+        promise=die_later,
+        settings=Settings(flush_interval_s=0.0),
+        held_back=held,
+    )
+    with pytest.raises(FencedError):
+        receiver.run()
+    writer.stop()
+
+
 def test_an_open_transaction_is_received_to_its_end_though_the_capture_is_held(log: Log) -> None:
     """Nobody can fold a part of it, so waiting inside it would never end."""
     held = threading.Event()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import tempfile
+import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -19,7 +20,8 @@ from headwater.meta import runs as meta_runs
 from headwater.meta import segments
 from headwater.meta.store import Meta
 from headwater.model import Bound, CoveredSpan, Layout, Op, Part, RunInfo, Segment, Span
-from headwater.relation import layers, runs
+from headwater.relation import layers, overlay, runs
+from headwater.relation.changes import Slice
 from headwater.relation.layers import read_layer
 from headwater.relation.overlay import Overlay, Overlays
 from headwater.relation.runs import RunWriter, usable
@@ -153,7 +155,7 @@ def test_a_tail_that_is_longer_than_a_slice_becomes_several_runs_that_follow_eac
         sees,
         log.held,
         limit=0,
-        more=lambda: False,
+        until=0.0,
     ) == runs.Made(0, 5)
 
 
@@ -179,6 +181,102 @@ def test_a_change_without_a_value_gets_it_from_a_large_run_that_is_not_merged(
     assert log.read(base, layout, 21) == (expected, set())
 
 
+def hot(log_of: Path, keys: int, rounds: int, at_once: int) -> tuple[Log, Layout]:
+    """Rows with large values, inserted once and then updated again and again without them."""
+    t = next(i for i, c in enumerate(columns_of()) if c.name == "t")
+    script = [
+        Change(i + 1, 10 * (i + 1), Op.INSERT, {"n": 0, "a`b.c": "x", "t": "large" * 100, "k": 100 + i})
+        for i in range(keys)
+    ]
+    for n in range(keys, keys * (rounds + 1)):
+        update = {"n": n, "a`b.c": "y", "k": 100 + n % keys}
+        script.append(Change(n + 1, 10 * (n + 1), Op.UPDATE, update, (t,)))
+    log = Log(log_of, 5, at_once=at_once, truncates=False, steps=0, script=script)
+    return log, Layout(1, 0, (CoveredSpan(WHOLE, 0, 0),), True)
+
+
+@pytest.mark.parametrize("by", ["runs", "tail"])
+@pytest.mark.parametrize("most_bytes", [1 << 20, 2000], ids=["whole slices", "parts of slices"])
+def test_however_often_a_row_changes_a_slice_reads_it_once_and_not_too_many_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by: str, most_bytes: int
+) -> None:
+    keys, at_once = 20, 20
+    log, layout = hot(tmp_path, keys, 6, at_once)
+    read: list[tuple[int, int]] = []
+
+    def watched(*args: Any) -> layers.Fitting:
+        found = layers.fitting(*args, most_bytes)
+        read.append((sum(t.num_rows for t in found.older), sum(t.nbytes for t in found.older)))
+        return found
+
+    monkeypatch.setattr(runs, "MERGED_ROWS", 0)  # as if each were too large to be merged
+    for user in (runs, overlay):
+        monkeypatch.setattr(user, "fitting", watched)
+    if by == "runs":
+        RunWriter(log.storage, log.meta, log.changes).write(  # type: ignore[arg-type]
+            log.relation, layout, log.last, sees, log.held, limit=0
+        )
+    base = log.history.states[0]
+    updated = {k: {"n": log.last - keys + k - 100, "a`b.c": "y", "k": k, "t": "large" * 100} for k in range(100, 120)}
+    assert log.read(base, layout, log.last) == (base | {(k,): row for k, row in updated.items()}, set())
+    assert max(rows for rows, _ in read) <= at_once
+    assert max(size for _, size in read) <= most_bytes and len(read) >= 7
+
+
+def test_between_two_runs_another_thread_has_its_turn(tmp_path: Path) -> None:
+    log, layout = hot(tmp_path, 20, 6, at_once=1)
+    writer = RunWriter(log.storage, log.meta, log.changes)  # type: ignore[arg-type]
+    first, met = threading.Event(), []
+
+    class Slow(ScriptedChanges):
+        def slices(self, *args: Any, **named: Any) -> Iterator[Slice]:
+            if threading.current_thread() is not threading.main_thread():
+                first.set()
+            return super().slices(*args, **named)
+
+    writer.changes = Slow(log.history, 1)
+
+    def all_of_them() -> None:
+        writer.write(log.relation, layout, log.last, sees, log.held, limit=0)
+        met.append("the long one ended")
+
+    long = threading.Thread(target=all_of_them)
+    long.start()
+    assert first.wait(30)
+    made = writer.write(log.relation, layout, log.last, sees, log.held, limit=log.last - 10)
+    assert made.tail <= log.last - 10 and not met, "it did not wait for the whole backlog"
+    assert writer.write(log.relation, layout, log.last, sees, log.held, limit=0, until=0.0).runs == 0
+    long.join(60)
+    assert met
+
+
+def test_runs_of_large_values_are_not_merged_however_small_their_files_are(tmp_path: Path) -> None:
+    t = "same" * (runs.MERGED_BYTES // 40)  # ten of them are a run that may not grow, and hardly a file
+    script = [Change(i + 1, 10 * (i + 1), Op.INSERT, {"n": i, "a`b.c": "x", "t": t, "k": 100 + i}) for i in range(20)]
+    log = Log(tmp_path, 5, at_once=10, truncates=False, steps=0, script=script)
+    layout = Layout(1, 0, (CoveredSpan(WHOLE, 0, 0),), True)
+    writer = RunWriter(log.storage, log.meta, log.changes)  # type: ignore[arg-type]
+    assert writer.write(log.relation, layout, log.last, sees, log.held, limit=0) == runs.Made(2, 0)
+    with log.meta.read() as c:
+        made = meta_runs.live(c, 1, 0, log.last)
+    assert [(r.first_index, r.last_index) for r in made] == [(1, 10), (11, 20)]
+    assert all(log.storage.size(r.path) < runs.MERGED_BYTES // 8 for r in made)
+
+
+def test_overlays_that_expired_leave_no_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = Log(tmp_path, 5, at_once=7, truncates=False)
+    layout = Layout(1, 0, (CoveredSpan(WHOLE, 0, 0),), True)
+    with log.overlays.use(log.relation, layout, log.last):
+        assert list(log.storage.list("tmp/tail"))
+    log.overlays.sweep()
+    assert list(log.storage.list("tmp/tail")), "the next reader may want them"
+    monkeypatch.setattr(overlay, "FRESH_S", -1.0)
+    with log.overlays.use(log.relation, layout, log.last):
+        log.overlays.sweep()
+        assert list(log.storage.list("tmp/tail")), "somebody reads them"
+    assert not list(log.storage.list("tmp/tail"))
+
+
 def run(id: int, first: int, last: int, rows: int, bytes: int = 1) -> RunInfo:
     return RunInfo(id, 1, first, last, f"run{id}", rows, bytes, False)
 
@@ -188,7 +286,7 @@ def test_runs_merge_so_that_few_are_left_and_each_change_is_written_seldom() -> 
     written = end = 0
     for i in range(100):
         end += 10
-        due = runs.plan(chain, 0, end, 10)
+        due = runs.plan(chain, 0, end, 10, 0)
         assert due.after == end - 10 and due.upto == end
         rows = 10 + sum(r.rows for r in due.contains)
         chain = [*chain[: len(chain) - len(due.contains)], run(i, due.first_index, end, rows)]
@@ -212,7 +310,7 @@ def test_a_run_is_merged_into_the_next_one_if_that_is_worth_it_and_fits_into_mem
     rows: int, bytes: int, changes: int, merged: bool
 ) -> None:
     before = run(1, 1, 5, rows, bytes)
-    due = runs.plan([before], 0, 9, changes)
+    due = runs.plan([before], 0, 9, changes, 0)
     assert (due.contains, due.first_index) == (((before,), 1) if merged else ((), 6))
 
 

@@ -16,7 +16,7 @@ from headwater.meta.store import Meta
 from headwater.model import Bound, CoveredSpan, Layout, Op, RunInfo, Span
 from headwater.relation.changes import LoggedChanges, Slice
 from headwater.relation.judge import after_truncate, judge, settled, truncated
-from headwater.relation.net import holes, net, touched
+from headwater.relation.net import holes, keys_named, named_by, net
 from headwater.settings.table import Settings
 from headwater.storage import LocalStorage
 from support.relation import Change, History, changes_table, columns_of, relation_of
@@ -89,7 +89,8 @@ def test_a_truncate_ends_changes_only_in_spans_that_did_not_see_it() -> None:
 def test_touched_rows_are_those_that_a_change_names_by_new_or_old_key() -> None:
     before = net([changes_table([Change(1, 1, Op.DELETE, {"k": k}) for k in range(5)], COLUMNS, KEY)], COLUMNS, KEY)
     after = changes_table([moved(2, 1, 9), Change(3, 3, Op.DELETE, {"k": 3})], COLUMNS, KEY)
-    assert touched(before, after, KEY)["k"].to_pylist() == [1, 3]
+    named = named_by(before, keys_named(after, KEY), KEY)
+    assert before.filter(pa.array(named))["k"].to_pylist() == [1, 3]
 
 
 def test_neighbouring_spans_are_one_range() -> None:
@@ -97,6 +98,9 @@ def test_neighbouring_spans_are_one_range() -> None:
     assert joined([Span(None, a), Span(a, b), Span(c, None)]) == [Span(None, b), Span(c, None)]
     assert joined([Span(None, a), Span(a, None)]) == [WHOLE]
     assert joined([Span(a, Bound(("1",), after=False)), Span(b, c)]) == [Span(a, Bound(("1",), False)), Span(b, c)]
+
+
+WIDE = 1200  # bytes of the largest change
 
 
 class Recorded(LoggedChanges):
@@ -107,10 +111,10 @@ class Recorded(LoggedChanges):
         self.history = history
         self.decoded: list[tuple[int, int]] = []
 
-    def _decoded(self, relation: Any, after: int, upto: int, *, before: bool = False, limit: Any = None) -> Any:
+    def _decoded(self, relation: Any, after: int, upto: int, *, limit: Any = None, **_: Any) -> Any:
         limit = limit or self._limit
         while True:
-            end = min(after + limit.changes, upto)
+            end = min(after + min(limit.changes, max(1, limit.bytes // WIDE)), upto)
             self.decoded.append((after, end))
             chosen = [c for c in self.history.changes if after < c.index <= end]
             yield Slice(after, end, changes_table(chosen, COLUMNS, KEY))
@@ -178,6 +182,29 @@ def test_a_long_range_comes_in_slices_and_what_is_kept_of_it_is_bounded(tails: R
     tails.decoded.clear()
     assert tails.all(relation, 35, 40) == list(range(36, 41))
     assert tails.decoded == []
+
+
+def test_wide_changes_come_in_slices_out_of_memory_too_and_memory_is_bounded_by_their_bytes(tails: Recorded) -> None:
+    relation, most = relation_of(COLUMNS, KEY), 6 << 10
+    for change in tails.history.changes:
+        change.row = {**change.row, "t": "x" * 1000}
+        change.missing = ()
+    tails._settings = Settings(slice_changes=5, tail_memory_bytes=1 << 30)
+    assert tails.all(relation, 0, 40) == list(range(1, 41))  # all of it is in memory now
+    tails._settings = Settings(slice_bytes=most // 2, tail_memory_bytes=most)
+    assert all(s.table.nbytes <= most // 2 for s in tails.slices(relation, 0, 40))
+    for _ in range(2):
+        assert tails.all(relation, 0, 40) == list(range(1, 41))
+        assert tails._kept[relation.id].table.nbytes <= most
+
+
+def test_a_reader_of_its_own_range_leaves_memory_to_the_others(tails: Recorded) -> None:
+    relation = relation_of(COLUMNS, KEY)
+    tails.all(relation, 0, 10)
+    own = [i for s in tails.slices(relation, 20, 30, apart=True) for i in indexes(s.table)]
+    assert own == list(range(21, 31))
+    tails.all(relation, 0, 10)
+    assert tails.decoded == [(0, 10), (20, 30)]
 
 
 def test_changes_of_other_columns_are_not_given_out_of_memory(tails: Recorded) -> None:

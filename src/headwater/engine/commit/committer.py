@@ -157,9 +157,20 @@ class Committer:
             free = [id for id in relation_ids if self._locks[id].acquire(blocking=False)]
             for id in free:
                 locks.callback(self._locks[id].release)
+            self._record_upkeep(free)
             with self._home.meta.owned(self._held.server) as c:
                 moved = [id for id in free if self._advanced(c, id)]
                 return epoch.publish(c, moved) if moved else None
+
+    def _record_upkeep(self, relation_ids: Sequence[int]) -> None:
+        """Records upkeep that could not be recorded when it was done: a quiet table has no other occasion."""
+        with self._home.meta.read() as c:
+            left = intents.all(c)
+        changing = {i.relation_id for i in left if not isinstance(i.work, Upkeep)}
+        for relation_id in {i.relation_id for i in left} - changing:
+            if relation_id in relation_ids:
+                finish = partial(self._finish_left, relation_id, Upkeep)
+                self._guard.attempt("recover", relation_id, finish, None)
 
     def _advanced(self, c: Connection, relation_id: int) -> bool:
         relation, newest = relations.get_or_none(c, relation_id), epochs.newest(c)

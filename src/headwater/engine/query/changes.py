@@ -51,8 +51,10 @@ def _of_table(
         relation.origin.table,
         kind(connection.type).origin,
     )
-    for part in changes.slices(relation, after, upto):
+    for part in changes.slices(relation, after, upto, apart=True):
         if part.table.num_rows:
             with home.meta.read() as c:
                 found = segments.completing(c, connection.id, part.after, part.upto)
-            yield envelope(part.table, read_transactions(home.storage, found), relation.key, place)
+            transactions = read_transactions(home.storage, found)
+            for start in range(0, part.table.num_rows, NEWEST):  # an envelope is JSON, row by row
+                yield envelope(part.table.slice(start, NEWEST), transactions, relation.key, place)

@@ -95,7 +95,7 @@ METRICS: dict[str, Metric] = {
         Metric("headwater_capture_restarts_total", _C, "Restarts of captures.", CONNECTION),
         Metric("headwater_overlay_changes", _G, "Changes that are not folded into the base yet.", TABLE),
         Metric("headwater_overlay_runs", _G, "Runs in the overlay.", TABLE),
-        Metric("headwater_overlay_run_bytes", _G, "Size of the runs in the overlay.", TABLE),
+        Metric("headwater_overlay_run_bytes", _G, "Size of the runs in the overlay, uncompressed.", TABLE),
         Metric("headwater_fold_seconds", _S, "Folds and their duration.", TABLE),
         Metric("headwater_epoch", _G, "Number of the newest epoch."),
         Metric("headwater_epoch_age_seconds", _G, "Age of the newest epoch; it grows while nothing changes upstream."),

@@ -477,6 +477,33 @@ def test_an_idle_table_moves_on_without_a_fold_but_never_over_changes_that_are_g
     assert b.layout().indexes == {1: 6}, "what is not kept is not known to be no change"  # type: ignore[union-attr]
 
 
+def test_an_idle_table_moves_on_although_the_record_of_its_upkeep_failed_once(
+    b: Commits, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise it would hold back the changelog, and in the end the capture of every table, until a restart."""
+    b.scan(0, [1], high=10)
+    b.scan(1, [11], high=10)
+    b.idle(10)
+    assert b.cover() is not None
+
+    def rewrite(relation: Any) -> None:
+        committer.base.add_files(b.home.storage, relation.base_path, [b.file([])], "upkeep", 1)
+
+    def full(*_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(committer.commits, "make_durable", full)
+        with pytest.raises(OSError, match="No space"):
+            b.committer.upkeep(b.relation_id, rewrite)
+    assert intents_of(b) == [intents.Upkeep]
+    b.log(2, 90, table=TABLE + 1)
+    b.publish()
+    assert b.committer.advance([b.relation_id]) is not None
+    layout = b.layout()
+    assert layout is not None and layout.base_version == b.delta_version() and not intents_of(b)
+
+
 @pytest.mark.parametrize("by", ["fold", "advance"])
 def test_what_a_scan_did_not_see_still_counts_after_other_spans_have_moved_on(b: Commits, by: str) -> None:
     """A span that is read and not shown yet begins where its scan did: no fold has taken its changes in."""
