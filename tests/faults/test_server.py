@@ -89,7 +89,7 @@ def kill_along(chain: tuple[str, ...], upstream: Upstream, lake: Lake, seed: int
             print(f"point {point}", flush=True)
             lake.file.write_text(upstream.definitions((*LEDGERS, *TABLES[: i + 1])))
             settings = SOON if point in ("base.upkept", "segments.merged") else {}
-            at = f"{point}:3" if point == "scan.half" else point  # each worker dies at its third batch
+            at = f"{point}:10" if point == "scan.half" else point  # each worker dies at its tenth batch
             lake.start(crash=at, **settings)
             if point.startswith("fold"):
                 _fold(lake)

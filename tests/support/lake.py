@@ -82,7 +82,7 @@ class Lake:
     def status(self) -> Status:
         return self.remote().status()
 
-    def wait_live(self, timeout_s: float = 180.0) -> Status:
+    def wait_live(self, timeout_s: float = 240.0) -> Status:
         """Waits until every table is live."""
         status: Status = wait_for(
             lambda: s if (s := self.status()).tables and all(t.state == "live" for t in s.tables) else None,
