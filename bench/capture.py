@@ -24,7 +24,7 @@ import psutil
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 from headwater.demo.embedded import EmbeddedPostgres
-from headwater.source.postgres.session import lsn_to_int
+from headwater.source.postgres.client.session import lsn_to_int
 from support.capture import PUBLICATION, Captured, Upstream
 
 TABLE = """CREATE TABLE load (id bigint PRIMARY KEY, customer int, ordered timestamptz, amount numeric(12,2),

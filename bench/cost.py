@@ -18,7 +18,7 @@ import psutil
 
 import headwater
 from headwater.demo.embedded import EmbeddedPostgres
-from headwater.source.postgres.session import lsn_to_int
+from headwater.source.postgres.client.session import lsn_to_int
 
 COLUMNS = (
     "id int PRIMARY KEY, customer int, amount numeric(12,2), status smallint, note text, paid boolean, at timestamptz"

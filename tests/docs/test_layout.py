@@ -37,6 +37,7 @@ STAGES += ["facade", "demo", "cli"]
 DRIVERS = {"psycopg", "adbc_driver_postgresql", "adbc_driver_manager", "pymysql"}
 DRIVER_HOMES = ("source/", "demo/embedded.py", "demo/server.py")
 MAX_LINES = 500
+MAX_MODULES = 19
 MAX_DOCSTRING_LINES = 15
 
 
@@ -105,6 +106,14 @@ def test_a_file_is_short_and_says_what_it_is() -> None:
 
 
 FOLDERS = [path.parent for path in FILES if path.name == "__init__.py" and path.parent != PACKAGE]
+
+
+def test_a_folder_reads_like_a_table_of_contents() -> None:
+    """A folder that would have more modules gets folders by concern, with the seam's own names at its top."""
+    sizes = {name_of(folder): len(list(folder.glob("*.py"))) for folder in [PACKAGE, *FOLDERS]}
+    assert {name: size for name, size in sizes.items() if size > MAX_MODULES} == {}
+
+
 # `word`, `a.b`, `a/b`, `a.b()`, `a.b.Class`
 NAMED = re.compile(r"`([a-z_]+(?=`)|[a-z_]+(?:[./][a-z_]+)+(?=`|\(\)`|\.[A-Z]\w+`))")
 

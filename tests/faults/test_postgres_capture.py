@@ -12,7 +12,7 @@ import pytest
 
 from headwater.demo.embedded import EmbeddedPostgres
 from headwater.model import ConnectionState
-from headwater.source.postgres.session import lsn_to_int
+from headwater.source.postgres.client.session import lsn_to_int
 from support.capture import Captured, Upstream, captured
 from support.upstreams import Postgres
 

@@ -14,9 +14,9 @@ from headwater.check.verify import Compared, Target, Unverified, verify
 from headwater.decode.values import arrow_schema, lake_type
 from headwater.errors import HeadwaterError
 from headwater.model import Bound, Column, CoveredSpan, Layout, RelationInfo, Span, TableOrigin, TableState
-from headwater.source.postgres.catalog import describe_table
+from headwater.source.postgres.catalog.catalog import describe_table
+from headwater.source.postgres.client.session import Endpoint
 from headwater.source.postgres.reach import PostgresReach
-from headwater.source.postgres.session import Endpoint
 
 ROWS = [
     (1, "1.50", "ä😀", b"\x00\xff", "2026-01-02 03:04:05.678901+00", ["a", None], float("nan")),

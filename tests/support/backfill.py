@@ -7,9 +7,9 @@ from typing import Any
 
 from headwater.decode.values import lake_type
 from headwater.model import Column
-from headwater.source.postgres.catalog import describe_table
+from headwater.source.postgres.catalog.catalog import describe_table
+from headwater.source.postgres.client.session import Endpoint
 from headwater.source.postgres.reach import PostgresReach
-from headwater.source.postgres.session import Endpoint
 from support.scanned import Bench
 
 __all__ = ["Bench", "bench", "endpoint_of"]

@@ -10,7 +10,7 @@ from typing import Any, Self
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
-from headwater.source.postgres.session import lsn_to_int
+from headwater.source.postgres.client.session import lsn_to_int
 from support.captured import Captured, Definition, WriterThreads, captured
 
 __all__ = ["PUBLICATION", "Captured", "Upstream", "Writers", "captured"]

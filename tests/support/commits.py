@@ -35,7 +35,7 @@ from headwater.model import (
 from headwater.ownership.lease import Lease, Leases
 from headwater.ownership.names import Name
 from headwater.relation import base
-from headwater.source.postgres.session import int_to_lsn
+from headwater.source.postgres.client.session import int_to_lsn
 from support.defined import add_table
 from support.owned import acquired, serving
 

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from headwater.backfill.rule import counts, truncated
 from headwater.backfill.span import locate
 from headwater.model import Column, Layout, Op, Span
-from headwater.source.postgres.snapshot import sees
+from headwater.source.postgres.scan.snapshot import sees
 
 Key = tuple[object, ...]
 ABSENT = None

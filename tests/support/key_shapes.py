@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from headwater.demo.embedded import EmbeddedPostgres
-from headwater.source.postgres.session import quote_identifier
+from headwater.source.postgres.client.session import quote_identifier
 
 ROWS = 230
 _numbers = count(1)

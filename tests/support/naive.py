@@ -14,7 +14,7 @@ from typing import Any
 import psycopg
 
 from headwater.model import Op
-from headwater.source.postgres.session import lsn_to_int
+from headwater.source.postgres.client.session import lsn_to_int
 from support.history import Change, Key, apply
 
 KEYS = 400

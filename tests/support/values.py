@@ -17,7 +17,7 @@ from headwater.decode.postgres.text import decode_text
 from headwater.decode.scanned import select_expression, to_lake
 from headwater.decode.values import arrow_schema, lake_type, resolve_type
 from headwater.model import Column, LogColumn, Op, SchemaVersion, UpstreamType
-from headwater.source.postgres.session import Endpoint, quote_identifier
+from headwater.source.postgres.client.session import Endpoint, quote_identifier
 
 RAW = pa.schema(
     [

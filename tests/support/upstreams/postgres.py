@@ -15,7 +15,7 @@ import pytest
 
 from headwater.demo.embedded import EmbeddedPostgres
 from headwater.model import Column
-from headwater.source.postgres.session import quote_identifier
+from headwater.source.postgres.client.session import quote_identifier
 from support import backfill, capture, hanging, key_shapes, type_cases, values, writer
 from support.commit_log import PostgresCommits
 from support.random_values import POSTGRES, POSTGRES_EXACT

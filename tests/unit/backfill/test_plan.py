@@ -12,7 +12,7 @@ from headwater.backfill.plan import Plan, spans
 from headwater.backfill.span import WHOLE
 from headwater.config import MAX_SPANS
 from headwater.model import Bound, Span
-from headwater.source.postgres.extent import Extent
+from headwater.source.postgres.scan.extent import Extent
 
 
 def extent(first: int | None, last: int | None, rows: int, size: int = 0) -> Extent:

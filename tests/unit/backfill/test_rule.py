@@ -17,7 +17,7 @@ from headwater.backfill.rule import counts, truncated
 from headwater.backfill.span import WHOLE
 from headwater.model import Bound, Column, CoveredSpan, Layout, Span, UpstreamType
 from headwater.source.mysql.upstream import MysqlUpstream
-from headwater.source.postgres.snapshot import sees
+from headwater.source.postgres.scan.snapshot import sees
 from support.history import STEPS, Change, Key, Model, Scan, key_table, read, run
 from support.history_mysql import PlacedModel
 

@@ -15,8 +15,8 @@ from headwater.errors import FencedError, SourceError
 from headwater.meta import segments
 from headwater.settings.table import DEFAULTS, Settings
 from headwater.source.base import Inbox
+from headwater.source.postgres.client.session import int_to_lsn, lsn_to_int
 from headwater.source.postgres.frame import PostgresFraming
-from headwater.source.postgres.session import int_to_lsn, lsn_to_int
 from support.log import Log
 from support.messages import begin, commit, keepalive, relation, row
 from support.owned import taken_over

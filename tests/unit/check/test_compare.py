@@ -19,7 +19,7 @@ from headwater.check.digest import Digest, digest, hashes, rows_in
 from headwater.check.verify import merged
 from headwater.decode.values import arrow_schema
 from headwater.model import Bound, Column, CoveredSpan, Span, UpstreamType
-from headwater.source.postgres.session import lsn_to_int
+from headwater.source.postgres.client.session import lsn_to_int
 
 KINDS: dict[str, st.SearchStrategy[Any]] = {
     "INT": st.integers(-(2**31), 2**31 - 1),

@@ -10,7 +10,7 @@ from headwater.decode.postgres.types import scans_as_text
 from headwater.decode.values import arrow_type, can_hold, lake_type, normalise_type, resolve_type
 from headwater.errors import DataError, DefinitionError
 from headwater.model import Column, UpstreamType
-from headwater.source.postgres.types import TEXTUAL
+from headwater.source.postgres.catalog.types import TEXTUAL
 
 
 def numeric(precision: int | None = None, scale: int | None = None) -> UpstreamType:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from headwater.source.postgres.ask import Session, query
+from headwater.source.postgres.client.ask import Session, query
 
 # In older releases a walsender could keep treating a table as unpublished (major version → first fixed release).
 MENDED = {14: 140018, 15: 150013, 16: 160009, 17: 170005}

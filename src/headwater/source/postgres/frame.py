@@ -15,7 +15,7 @@ from headwater.kernel import kernel
 from headwater.model import LogColumn, Op
 from headwater.source.base import Bytes, Longs
 from headwater.source.frames import Boundary, FramedTo, Frames, Memory, Ops, Relation, Transactions
-from headwater.source.postgres.session import int_to_lsn, lsn_to_int
+from headwater.source.postgres.client.session import int_to_lsn, lsn_to_int
 
 HEADER = 25
 _W, _K = ord("w"), ord("k")

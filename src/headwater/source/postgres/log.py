@@ -19,9 +19,9 @@ from headwater.errors import HeadwaterError, Retry, SourceError
 from headwater.source.base import Inbox, Standing
 from headwater.source.frames import Framing
 from headwater.source.postgres import resume
-from headwater.source.postgres.ask import Session, query
+from headwater.source.postgres.client.ask import Session, query
+from headwater.source.postgres.client.session import Endpoint, lsn_to_int, quote_identifier, quote_literal
 from headwater.source.postgres.frame import PostgresFraming
-from headwater.source.postgres.session import Endpoint, lsn_to_int, quote_identifier, quote_literal
 from headwater.source.refusals import log_broken
 from headwater.source.wakeup import Wakeup
 

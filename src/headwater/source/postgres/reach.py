@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from headwater.source.postgres import extent
-from headwater.source.postgres.cut import PostgresCut, upstream_cut
-from headwater.source.postgres.read_spans import TableScan
-from headwater.source.postgres.session import Endpoint
+from headwater.source.postgres.client.session import Endpoint
+from headwater.source.postgres.scan import extent
+from headwater.source.postgres.scan.cut import PostgresCut, upstream_cut
+from headwater.source.postgres.scan.read_spans import TableScan
 from headwater.source.spans import Extent, Hooks, OnWait, ScanTable
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from headwater.errors import Retry, SourceError
 from headwater.source.base import Standing
-from headwater.source.postgres.ask import Session, query
-from headwater.source.postgres.session import lsn_to_int, quote_literal
+from headwater.source.postgres.client.ask import Session, query
+from headwater.source.postgres.client.session import lsn_to_int, quote_literal
 
 START_OVER = "Resync: DROP CONNECTION … CASCADE, then run its CREATE statements again."
 

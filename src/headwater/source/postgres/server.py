@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from headwater.source.postgres.ask import Session, query
-from headwater.source.postgres.types import Text
+from headwater.source.postgres.catalog.types import Text
+from headwater.source.postgres.client.ask import Session, query
 
 
 @dataclass(frozen=True, slots=True)

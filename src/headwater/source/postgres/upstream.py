@@ -13,14 +13,16 @@ import numpy.typing as npt
 from headwater.model import RelationInfo
 from headwater.source.base import Source
 from headwater.source.options import Option
-from headwater.source.postgres import begin, findings, publication, slot, watch
-from headwater.source.postgres.ask import Session, query
-from headwater.source.postgres.checks import check_connection, check_table
+from headwater.source.postgres import begin
+from headwater.source.postgres.catalog import findings, watch
+from headwater.source.postgres.catalog.checks import check_connection, check_table
+from headwater.source.postgres.client.ask import Session, query
+from headwater.source.postgres.client.session import Endpoint, lsn_to_int
 from headwater.source.postgres.options import OPTIONS
 from headwater.source.postgres.reach import PostgresReach
+from headwater.source.postgres.replication import publication, slot
+from headwater.source.postgres.scan.snapshot import Snapshot, sees
 from headwater.source.postgres.server import describe_server
-from headwater.source.postgres.session import Endpoint, lsn_to_int
-from headwater.source.postgres.snapshot import Snapshot, sees
 from headwater.source.spans import Reach
 from headwater.source.upstream import FoundColumn, FoundTable, LogEnd, Look, Prepared, Verdict
 

@@ -16,7 +16,7 @@ import psycopg
 
 from headwater.backfill.read_span import scan_span
 from headwater.model import CoveredSpan, Layout, ScanResult, Span
-from headwater.source.postgres.session import lsn_to_int
+from headwater.source.postgres.client.session import lsn_to_int
 from support.backfill import Bench, bench
 from support.history import Key, read
 from support.naive import KEYS, Writers, changes_of, keep_history

@@ -10,9 +10,10 @@ import pytest
 
 from headwater.demo.embedded import EmbeddedPostgres
 from headwater.errors import HeadwaterError
-from headwater.source.postgres import begin, publication, slot
+from headwater.source.postgres import begin
 from headwater.source.postgres.begin import begin_xid, needs_second_alter, next_xid, older_than
-from headwater.source.postgres.session import Endpoint, lsn_to_int
+from headwater.source.postgres.client.session import Endpoint, lsn_to_int
+from headwater.source.postgres.replication import publication, slot
 from headwater.source.postgres.upstream import PostgresUpstream
 from support.hanging import hanging_commit, server_with_silent_standby
 

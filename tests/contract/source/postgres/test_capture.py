@@ -12,9 +12,9 @@ from headwater.demo.embedded import EmbeddedPostgres
 from headwater.demo.process import PASSWORD
 from headwater.meta import connections, segments
 from headwater.model import ConnectionState
+from headwater.source.postgres.client.session import lsn_to_int
 from headwater.source.postgres.log import PostgresSource
 from headwater.source.postgres.resume import holds_timeline
-from headwater.source.postgres.session import lsn_to_int
 from support.capture import Captured, Upstream, Writers, captured
 from support.wait import wait_for
 

@@ -10,7 +10,7 @@ import pytest
 
 from headwater.demo.embedded import EmbeddedPostgres
 from headwater.errors import DefinitionError
-from headwater.source.postgres.catalog import describe_server, describe_table
+from headwater.source.postgres.catalog.catalog import describe_server, describe_table
 
 
 @pytest.fixture(scope="module", params=[16, 18])

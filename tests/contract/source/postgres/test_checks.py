@@ -9,9 +9,15 @@ import pytest
 
 from headwater.demo.embedded import EmbeddedPostgres
 from headwater.errors import HeadwaterError
-from headwater.source.postgres.checks import CheckedTable, check_connection, check_server, check_table, notices_of
+from headwater.source.postgres.catalog.checks import (
+    CheckedTable,
+    check_connection,
+    check_server,
+    check_table,
+    notices_of,
+)
+from headwater.source.postgres.client.session import Endpoint
 from headwater.source.postgres.server import describe_server
-from headwater.source.postgres.session import Endpoint
 from support.wait import wait_for
 
 

@@ -11,7 +11,7 @@ import pytest
 from headwater.backfill.filter import columns_of, read_filter
 from headwater.errors import DefinitionError
 from headwater.model import Test
-from headwater.source.postgres.filter import filter_text
+from headwater.source.postgres.scan.filter import filter_text
 from support.filters import COLUMNS, MAKERS, judge, random_condition, random_rows
 
 

@@ -12,7 +12,7 @@ import pytest
 import headwater
 from headwater.demo.embedded import EmbeddedPostgres
 from headwater.engine.status.sampler import Sampler
-from headwater.source.postgres.slot import log_end
+from headwater.source.postgres.replication.slot import log_end
 from support.capture import Upstream, captured
 from support.lake import definitions
 from support.wait import wait_for

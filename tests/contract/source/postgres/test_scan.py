@@ -16,9 +16,9 @@ from headwater.backfill.span import WHOLE
 from headwater.demo.embedded import EmbeddedPostgres
 from headwater.errors import HeadwaterError, Retry
 from headwater.model import Bound, ScanResult
+from headwater.source.postgres.client.session import lsn_to_int
 from headwater.source.postgres.reach import PostgresReach
-from headwater.source.postgres.session import lsn_to_int
-from headwater.source.postgres.snapshot import Snapshot, sees
+from headwater.source.postgres.scan.snapshot import Snapshot, sees
 from support.backfill import bench, endpoint_of
 from support.hanging import hanging_commit, server_with_silent_standby
 from support.wait import wait_for

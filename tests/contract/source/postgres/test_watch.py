@@ -12,9 +12,9 @@ import pytest
 
 from headwater.model import Column, RelationInfo, TableOrigin, TableState
 from headwater.source.postgres import begin
-from headwater.source.postgres.catalog import describe_table
-from headwater.source.postgres.findings import Event, Finding, compare, findings
-from headwater.source.postgres.watch import look
+from headwater.source.postgres.catalog.catalog import describe_table
+from headwater.source.postgres.catalog.findings import Event, Finding, compare, findings
+from headwater.source.postgres.catalog.watch import look
 from headwater.source.upstream import Look
 from support.wait import wait_for
 

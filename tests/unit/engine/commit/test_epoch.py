@@ -11,7 +11,7 @@ from headwater.engine.commit import epoch
 from headwater.errors import FencedError
 from headwater.meta import epochs, relations, spans, tables
 from headwater.model import TableState
-from headwater.source.postgres.session import int_to_lsn
+from headwater.source.postgres.client.session import int_to_lsn
 from support.commits import Commits, span
 from support.owned import taken_over
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from headwater.model import LogColumn
 from headwater.source.frames import FramedTo
+from headwater.source.postgres.client.session import int_to_lsn
 from headwater.source.postgres.frame import PostgresFraming, frame, parse_relation, widen
-from headwater.source.postgres.session import int_to_lsn
 from support.messages import begin, commit, data, inbox, keepalive, relation, row, truncate
 
 

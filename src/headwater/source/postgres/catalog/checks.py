@@ -11,10 +11,10 @@ import psycopg
 
 from headwater.errors import DefinitionError, PrivilegeError, SourceError
 from headwater.source.names import is_storable
-from headwater.source.postgres.ask import Session, query
-from headwater.source.postgres.catalog import UpstreamColumn, UpstreamTable, describe_table
+from headwater.source.postgres.catalog.catalog import UpstreamColumn, UpstreamTable, describe_table
+from headwater.source.postgres.client.ask import Session, query
+from headwater.source.postgres.client.session import Endpoint, quote_identifier, quote_literal
 from headwater.source.postgres.server import ServerFacts, describe_server
-from headwater.source.postgres.session import Endpoint, quote_identifier, quote_literal
 from headwater.source.refusals import no_column, other_key, unstorable
 
 OLDEST_VERSION = 140000

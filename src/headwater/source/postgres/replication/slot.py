@@ -9,12 +9,12 @@ import psycopg
 from psycopg import errors as pg_errors
 
 from headwater.errors import HeadwaterError, Retry, SourceError
-from headwater.source.postgres.ask import Session, endpoint_of, query
 from headwater.source.postgres.begin import next_xid
-from headwater.source.postgres.checks import no_free_slot
-from headwater.source.postgres.replicate import OnWait, run
+from headwater.source.postgres.catalog.checks import no_free_slot
+from headwater.source.postgres.client.ask import Session, endpoint_of, query
+from headwater.source.postgres.client.session import Endpoint, lsn_to_int, quote_identifier, quote_literal
+from headwater.source.postgres.replication.replicate import OnWait, run
 from headwater.source.postgres.server import describe_server
-from headwater.source.postgres.session import Endpoint, lsn_to_int, quote_identifier, quote_literal
 from headwater.source.upstream import LogEnd
 
 FREE_TIMEOUT_S = 20.0  # a walsender that lost its reader notices within this time

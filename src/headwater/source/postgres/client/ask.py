@@ -9,7 +9,7 @@ from typing import Any
 import psycopg
 
 from headwater.config import LOCK_TIMEOUT_S
-from headwater.source.postgres.session import Endpoint, quote_identifier
+from headwater.source.postgres.client.session import Endpoint, quote_identifier
 
 Session = psycopg.Connection[tuple[Any, ...]]
 

@@ -10,8 +10,8 @@ import psycopg
 from psycopg import errors as pg_errors
 
 from headwater.errors import PrivilegeError, SourceError
-from headwater.source.postgres.ask import Session, endpoint_of, qualified, query, with_lock_timeout
-from headwater.source.postgres.session import quote_identifier
+from headwater.source.postgres.client.ask import Session, endpoint_of, qualified, query, with_lock_timeout
+from headwater.source.postgres.client.session import quote_identifier
 
 GENERATED_IN_LOG = 180000  # since this version a publication can carry stored generated columns
 NAME_LENGTH = 63

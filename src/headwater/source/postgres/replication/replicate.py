@@ -8,9 +8,9 @@ from typing import Any
 
 import psycopg
 
-from headwater.source.postgres.ask import Session
 from headwater.source.postgres.begin import Waiting, next_xid, older_than
-from headwater.source.postgres.session import Endpoint
+from headwater.source.postgres.client.ask import Session
+from headwater.source.postgres.client.session import Endpoint
 
 REPORT_S = 1.0
 CANCEL_S = 5.0

@@ -8,9 +8,9 @@ from typing import Any
 from headwater.errors import DefinitionError
 from headwater.model import UpstreamType
 from headwater.source.missing import way_out
-from headwater.source.postgres.ask import Session, qualified, query
+from headwater.source.postgres.catalog.types import RawType, upstream_type
+from headwater.source.postgres.client.ask import Session, qualified, query
 from headwater.source.postgres.server import ServerFacts, describe_server, describe_text
-from headwater.source.postgres.types import RawType, upstream_type
 
 __all__ = ["Leaf", "ServerFacts", "UpstreamColumn", "UpstreamTable", "describe_server", "describe_table", "qualified"]
 

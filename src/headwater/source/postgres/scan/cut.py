@@ -15,9 +15,9 @@ from typing import Any
 import psycopg
 
 from headwater.config import LOCK_TIMEOUT_S, SCAN_BATCH_BYTES
-from headwater.source.postgres.read_spans import TableScan
-from headwater.source.postgres.replicate import OnWait, run
-from headwater.source.postgres.session import Endpoint
+from headwater.source.postgres.client.session import Endpoint
+from headwater.source.postgres.replication.replicate import OnWait, run
+from headwater.source.postgres.scan.read_spans import TableScan
 from headwater.source.spans import Scan, ScanTable
 
 

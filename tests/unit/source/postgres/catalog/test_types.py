@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headwater.source.postgres.types import RawType, Text, upstream_type
+from headwater.source.postgres.catalog.types import RawType, Text, upstream_type
 
 
 def text_type(provider: str, locale: str = "") -> RawType:

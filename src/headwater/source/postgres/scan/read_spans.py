@@ -13,11 +13,11 @@ import pyarrow as pa
 from headwater.errors import DataError, SourceError
 from headwater.model import Bound, LogColumn, SchemaVersion, Span
 from headwater.source.keyset import order
-from headwater.source.postgres.arrow import ArrowSession
-from headwater.source.postgres.ask import qualified
-from headwater.source.postgres.filter import filter_text
-from headwater.source.postgres.keyset import KEY, ROW, KeyColumn, condition
-from headwater.source.postgres.session import Endpoint, quote_identifier, quote_literal
+from headwater.source.postgres.client.arrow import ArrowSession
+from headwater.source.postgres.client.ask import qualified
+from headwater.source.postgres.client.session import Endpoint, quote_identifier, quote_literal
+from headwater.source.postgres.scan.filter import filter_text
+from headwater.source.postgres.scan.keyset import KEY, ROW, KeyColumn, condition
 from headwater.source.spans import Hooks, ScanTable, Seen
 
 # Their Arrow value prints as the database prints it, so it can be used directly as a bound. For any other key column a

@@ -5,7 +5,7 @@ from __future__ import annotations
 import adbc_driver_manager
 
 from headwater.errors import DataError, DefinitionError, HeadwaterError, PrivilegeError, Retry, SourceError
-from headwater.source.postgres.session import Endpoint
+from headwater.source.postgres.client.session import Endpoint
 from headwater.source.refusals import locked, passing
 
 

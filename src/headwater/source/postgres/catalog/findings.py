@@ -13,10 +13,10 @@ from psycopg import errors as pg_errors
 
 from headwater.errors import DataError, SourceError
 from headwater.model import RelationInfo
-from headwater.source.postgres.ask import Session, query, with_lock_timeout
-from headwater.source.postgres.session import quote_literal
-from headwater.source.postgres.snapshot import Snapshot, sees
-from headwater.source.postgres.watch import EVERY_TABLE, SCHEMA
+from headwater.source.postgres.catalog.watch import EVERY_TABLE, SCHEMA
+from headwater.source.postgres.client.ask import Session, query, with_lock_timeout
+from headwater.source.postgres.client.session import quote_literal
+from headwater.source.postgres.scan.snapshot import Snapshot, sees
 from headwater.source.upstream import Look, Verdict
 
 

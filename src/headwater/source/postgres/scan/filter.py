@@ -7,7 +7,7 @@ from typing import Any
 
 from headwater.model import Condition
 from headwater.source.filter import render
-from headwater.source.postgres.session import quote_identifier, quote_literal
+from headwater.source.postgres.client.session import quote_identifier, quote_literal
 
 
 def filter_text(condition: Condition) -> str:

@@ -8,7 +8,7 @@ from functools import partial
 
 from headwater.model import Bound, Span
 from headwater.source import keyset
-from headwater.source.postgres.session import quote_identifier, quote_literal
+from headwater.source.postgres.client.session import quote_identifier, quote_literal
 
 CATALOG = "pg_catalog"
 ROW = "scanned"  # the table's alias: a bare name after ORDER BY would mean the selected *text* of a key

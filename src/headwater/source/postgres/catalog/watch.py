@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from headwater.model import LogColumn, SchemaVersion
-from headwater.source.postgres.ask import Session, qualified, query
 from headwater.source.postgres.begin import needs_second_alter
+from headwater.source.postgres.client.ask import Session, qualified, query
 from headwater.source.upstream import Look
 
 FIRST_OWN_OID = 16384  # oids of objects that are not part of PostgreSQL itself

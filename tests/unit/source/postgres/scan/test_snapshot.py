@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headwater.source.postgres.snapshot import Snapshot, sees
+from headwater.source.postgres.scan.snapshot import Snapshot, sees
 
 XIDS = st.integers(3, 2**62)
 

@@ -12,8 +12,8 @@ import adbc_driver_postgresql
 import pyarrow as pa
 from adbc_driver_postgresql import StatementOptions
 
-from headwater.source.postgres.refusals import broken_stream, translate
-from headwater.source.postgres.session import Endpoint
+from headwater.source.postgres.client.refusals import broken_stream, translate
+from headwater.source.postgres.client.session import Endpoint
 
 
 @lru_cache(maxsize=32)

@@ -8,10 +8,10 @@ from typing import Self
 from headwater.config import LOCK_TIMEOUT_S, SCAN_BATCH_BYTES
 from headwater.model import Bound, Span
 from headwater.source.keyset import order
-from headwater.source.postgres.ask import query
-from headwater.source.postgres.keyset import ROW, condition
-from headwater.source.postgres.read_spans import TableScan, describe, key_texts
-from headwater.source.postgres.session import Endpoint
+from headwater.source.postgres.client.ask import query
+from headwater.source.postgres.client.session import Endpoint
+from headwater.source.postgres.scan.keyset import ROW, condition
+from headwater.source.postgres.scan.read_spans import TableScan, describe, key_texts
 from headwater.source.spans import Extent, ScanTable
 
 # Of the table itself, or of all leaves of a partitioned one. `reltuples` is -1 if it was never analyzed.
