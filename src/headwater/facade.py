@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Self
 
 from headwater.config import home_from
 from headwater.engine.home import Home, is_home, missing_home
-from headwater.engine.query.queries import AS_IT_IS, Wanted
+from headwater.engine.query.freshness import worth_saying
 from headwater.engine.results import Behind, Result, Status, TableStatus, Verified
+from headwater.engine.running import AS_IT_IS, Wanted
 from headwater.engine.serve import remote, wire
-from headwater.engine.status.freshness import worth_saying
 from headwater.engine.status.status import status_of
 from headwater.errors import HeadwaterError, IncompleteWarning, InputError, MachineError, StaleWarning, restored
 from headwater.meta import connections, epochs, relations

@@ -90,6 +90,23 @@ def test_a_stage_imports_only_the_ground_and_earlier_stages() -> None:
     assert wrong == []
 
 
+# After the modules of `engine/` itself, which import none of these folders.
+ENGINE = ["spark", "query", "commit", "fill", "status", "serve"]
+
+
+def test_a_folder_of_the_engine_imports_only_earlier_ones() -> None:
+    assert {p.name for p in (PACKAGE / "engine").iterdir() if p.is_dir() and p.name != "__pycache__"} == set(ENGINE)
+    wrong = []
+    for path in (PACKAGE / "engine").rglob("*.py"):
+        own = name_of(path).split("/")[1]
+        later = ENGINE[ENGINE.index(own) + 1 if own in ENGINE else 0 :]
+        for line, module in imports(path):
+            parts = module.split(".")
+            if parts[:2] == ["headwater", "engine"] and parts[2] in later:
+                wrong.append(f"{name_of(path)}:{line}: {module}")
+    assert wrong == []
+
+
 def test_drivers_appear_only_at_the_source() -> None:
     found = [(name_of(p), m) for p in outside(*DRIVER_HOMES) for _, m in imports(p) if m.split(".")[0] in DRIVERS]
     assert found == []

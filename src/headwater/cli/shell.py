@@ -11,7 +11,7 @@ from headwater import __version__
 from headwater.cli import frame, render
 from headwater.cli.sql import Printer, run_statements
 from headwater.engine.home import is_home
-from headwater.engine.query.queries import Wanted
+from headwater.engine.running import Wanted
 from headwater.engine.serve.remote import Answering
 from headwater.errors import HeadwaterError
 from headwater.sql.parse import complete, parse

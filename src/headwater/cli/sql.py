@@ -8,8 +8,8 @@ from pathlib import Path
 
 from headwater.cli import frame, render
 from headwater.cli.reach import busy, reach
-from headwater.engine.query.queries import Wanted
 from headwater.engine.results import Result
+from headwater.engine.running import Wanted
 from headwater.engine.serve.remote import Answering
 from headwater.errors import InputError
 from headwater.settings.load import NOTHING, Given

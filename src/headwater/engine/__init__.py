@@ -4,7 +4,8 @@ In: definitions in meta. Out: relations that are read at one epoch; progress in 
 Guarantees: streaming never waits for scanning; a crash anywhere repeats at most the spans in flight; one committer per
 base. Never: `collect()` of table data; JVM internals; `sparkContext` outside `spark/`.
 
-`fill` backfill of tables · `commit` bases, folds, epochs · `query` relations at an epoch · `status` status and metrics
-· `spark` the session and its jobs · `serve` the server's loops · `home` the directory · `failures`, `guard` errors and
-their retries · `live`, `results` values that pass between them
+`home` the directory · `failures`, `guard` errors and their retries · `running` queries and
+their `caller` · `counters`, `live`, `results` values that pass between them · `spark` the session and its jobs ·
+`query` relations at an epoch · `commit` bases, folds, epochs · `fill` backfill of tables · `status` status and metrics
+· `serve` the server's loops
 """

@@ -17,7 +17,7 @@ from typing import TypeVar
 import sqlalchemy as sa
 
 from headwater.backoff import Backoff
-from headwater.engine.status.counters import Counters
+from headwater.engine.counters import Counters
 from headwater.errors import FencedError, HeadwaterError, JobError, MachineError, Retry, base_damaged
 
 BACKOFF = Backoff(0.5, 60.0)

@@ -8,10 +8,9 @@ from pathlib import Path
 
 from headwater import config
 from headwater.engine.live import Live
-from headwater.engine.serve.wire import SOCKET
 from headwater.errors import MachineError
 from headwater.meta.store import Meta
-from headwater.rundir import LOCK, META, private_file, usable_home
+from headwater.rundir import LOCK, META, SOCKET, private_file, usable_home
 from headwater.settings.load import load
 from headwater.settings.table import DEFAULTS, Settings
 from headwater.storage import LocalStorage, Storage

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from headwater.engine.counters import Counters
 from headwater.engine.failures import Failures
-from headwater.engine.query.queries import Queries
-from headwater.engine.status.counters import Counters
+from headwater.engine.running import Queries
 from headwater.source.upstream import LogEnd
 
 

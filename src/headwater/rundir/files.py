@@ -11,6 +11,7 @@ from headwater.storage.local import fsync
 
 META = "meta.db"  # SQLite creates its other files with the same mode
 LOCK = "lock"
+SOCKET = "server.sock"
 PLACE = "server.id"
 FOLDERS = ("changelog", "aside", "warehouse", "runs", "logs", "tmp")
 FILES = (
@@ -20,7 +21,7 @@ FILES = (
     f"{META}-journal",
     LOCK,
     PLACE,
-    "server.sock",
+    SOCKET,
     "permit",  # written by earlier versions; not used
     "history",
     "headwater.toml",

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from headwater.engine.home import Home
-from headwater.engine.query.queries import AS_IT_IS, Running, Wanted
 from headwater.engine.query.read import Reader
 from headwater.engine.results import Result
+from headwater.engine.running import AS_IT_IS, Running, Wanted
 from headwater.errors import SqlError
 from headwater.meta import relations
 from headwater.source.upstream import Upstream

@@ -15,8 +15,8 @@ from headwater.config import Secret
 from headwater.engine.commit.holds import holds
 from headwater.engine.failures import Failures
 from headwater.engine.home import Home
-from headwater.engine.query.queries import Running
 from headwater.engine.results import Result, Status
+from headwater.engine.running import Running
 from headwater.engine.status.metrics import Family, collect
 from headwater.engine.status.progress import about, percent
 from headwater.engine.status.status import connection_error, status_of

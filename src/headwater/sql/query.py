@@ -5,11 +5,11 @@ from __future__ import annotations
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 
-from headwater.engine.query.queries import Running, Wanted
+from headwater.engine.query.freshness import worth_saying
 from headwater.engine.query.read import Reader
 from headwater.engine.results import Behind, Result
+from headwater.engine.running import Running, Wanted
 from headwater.engine.spark.jobs import plan
-from headwater.engine.status.freshness import worth_saying
 from headwater.errors import QueryError
 from headwater.sql.refusal import refusal
 from headwater.sql.statements import Query

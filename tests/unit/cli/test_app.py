@@ -18,10 +18,11 @@ import pytest
 from headwater.cli import frame
 from headwater.cli.app import app
 from headwater.cli.shell import MORE, PROMPT, statements
-from headwater.engine.query.queries import AS_IT_IS, Wanted
 from headwater.engine.results import Behind, Result, Status, TableStatus, Verified
+from headwater.engine.running import AS_IT_IS, Wanted
 from headwater.engine.serve import remote, wire
 from headwater.errors import DefinitionError, MachineError, QueryError
+from headwater.rundir import SOCKET
 
 PROGRAM = (sys.executable, "-c", "from headwater.cli import main; main()")
 
@@ -60,7 +61,7 @@ class Engine:
 @pytest.fixture
 def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Engine]:
     known = Engine()
-    listener = wire.serve(tmp_path / wire.SOCKET, lambda m: remote.answer(known, m))
+    listener = wire.serve(tmp_path / SOCKET, lambda m: remote.answer(known, m))
     monkeypatch.setenv("HEADWATER_HOME", str(tmp_path))
     yield known
     listener.close()

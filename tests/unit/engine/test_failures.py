@@ -13,12 +13,12 @@ from py4j.protocol import Py4JNetworkError
 
 from headwater.backoff import Backoff
 from headwater.engine import failures
+from headwater.engine.counters import Counters
 from headwater.engine.failures import Failures, Who, described
 from headwater.engine.fill.backfill import Backfill
 from headwater.engine.guard import Guard
 from headwater.engine.home import Home
 from headwater.engine.serve.server import Server, _Loop
-from headwater.engine.status.counters import Counters
 from headwater.engine.status.status import status_of
 from headwater.errors import DataError, FencedError, HeadwaterError, MachineError, Retry, Scope, SourceError
 from headwater.model import RelationInfo, TableState

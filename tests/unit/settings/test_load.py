@@ -15,6 +15,7 @@ from headwater.engine.home import Home
 from headwater.engine.serve import remote, wire
 from headwater.engine.serve.supervisor import Supervisor
 from headwater.errors import InputError
+from headwater.rundir import SOCKET
 from headwater.settings.load import Given, load
 from headwater.settings.table import DEFAULTS, TABLE, Line, Origin, Settings, lines
 
@@ -283,7 +284,7 @@ def test_the_running_server_is_asked_for_what_it_works_with(home: Path, capsys: 
     hw = headwater.open(home, settings={"fold.age": "7min"})  # type: ignore[operator]
     found: list[Line] = hw.settings()
     assert {x.name: x.value for x in found}["fold.age"] == "7min"
-    listener = wire.serve(home / wire.SOCKET, lambda m: remote.answer(_Only(found), m))  # type: ignore[arg-type]
+    listener = wire.serve(home / SOCKET, lambda m: remote.answer(_Only(found), m))  # type: ignore[arg-type]
     try:
         assert command("settings", "--home", str(home), "--json") == 0
         asked = json.loads(capsys.readouterr().out)["result"]

@@ -1,6 +1,10 @@
 """Everything that changes the lake: covers, folds, upkeep, epochs and cleaning.
 
-`committer` the only writer of bases · `numbers` of its commits · `epoch` the publisher · `layout` what a reader may see
-· `folds` when to fold · `ahead` what folds have to catch up with · `upkeep` rewriting and merging · `claims` the
-part of a changelog that is still needed · `clean` removing the rest · `sweep` files that nothing refers to
+`committer` the only writer of bases · `merger` its MERGE · `numbers` of its commits · `epoch` the publisher ·
+`layout` what a reader may see · `folds` when to fold · `ahead` what folds have to catch up with · `holes` keys to scan
+again · `upkeep` rewriting and merging · `holds`, `claims` the part of a changelog that is still needed · `clean`
+removing the rest · `sweep` files that nothing refers to
+In: scanned files, overlays, definitions in meta. Out: commits to bases, epochs, fewer files.
+Guarantees: a commit is an intent in meta first, and is never made twice; what a reader or a failed table needs stays.
+Never: commits without the relation's lease, or removes a file that somebody can refer to.
 """

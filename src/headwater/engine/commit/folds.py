@@ -10,9 +10,9 @@ from functools import partial
 
 from headwater.engine.commit.ahead import ahead_bytes
 from headwater.engine.commit.committer import Committer
+from headwater.engine.commit.holes import scan_again
 from headwater.engine.commit.merger import Merger
 from headwater.engine.failures import Who
-from headwater.engine.fill.holes import scan_again
 from headwater.engine.guard import Guard
 from headwater.engine.home import Home
 from headwater.engine.query.read import Reader

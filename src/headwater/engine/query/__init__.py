@@ -1,4 +1,6 @@
-"""Queries: which relations a statement reads at which epoch, who runs it, and how it is cancelled.
+"""Queries: which relations a statement reads at which epoch, and how old its result is.
 
-`read` relations at an epoch · `changes` the changelog as rows · `queries` running queries · `caller` who runs them
+`read` relations at an epoch · `changes` the changelog as rows · `freshness` the age of results
+In: names of relations. Out: DataFrames of base and overlay. Guarantees: all at one epoch, pinned while it is read.
+Never: changes the lake.
 """

@@ -20,11 +20,11 @@ from headwater.decode.changes import DecodedChanges
 from headwater.decode.layout import decodable_until
 from headwater.engine.home import Home
 from headwater.engine.query.changes import changelog_rows
-from headwater.engine.query.queries import Running
+from headwater.engine.query.freshness import behind
 from headwater.engine.results import Behind
+from headwater.engine.running import Running
 from headwater.engine.spark.jobs import in_parallel
 from headwater.engine.spark.sessions import Pooled, Sessions
-from headwater.engine.status.freshness import behind
 from headwater.errors import DataError, DefinitionError, unknown_name
 from headwater.meta import changes as changes_of
 from headwater.meta import epochs, progress, relations, segments

@@ -6,10 +6,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Protocol
 
-from headwater.engine.query.queries import AS_IT_IS, Wanted
 from headwater.engine.results import Result, Status, Verified
-from headwater.engine.serve.wire import SOCKET, Message, answers, call
+from headwater.engine.running import AS_IT_IS, Wanted
+from headwater.engine.serve.wire import Message, answers, call
 from headwater.errors import MachineError
+from headwater.rundir import SOCKET
 from headwater.settings.table import Line
 
 

@@ -25,11 +25,10 @@ from typing import Any
 
 import pyarrow as pa
 
+from headwater.engine import caller
 from headwater.engine.failures import described, is_defect
-from headwater.engine.query import caller
 from headwater.errors import HeadwaterError, JobError, MachineError, Retry, restored
 
-SOCKET = "server.sock"
 MAX_HEADER = 64 << 20  # an SQL text of this size is a mistake
 CONNECT_TIMEOUT_S = 5.0
 BACKLOG = 64

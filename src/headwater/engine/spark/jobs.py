@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from pyspark import inheritable_thread_target
 from pyspark.sql import DataFrame, SparkSession
 
-from headwater.engine.query.queries import Running
+from headwater.engine.running import Running
 
 T = TypeVar("T")
 R = TypeVar("R")

@@ -8,7 +8,7 @@ from contextlib import contextmanager, nullcontext
 
 from pyspark.sql import DataFrame, SparkSession
 
-from headwater.engine.query.queries import Running
+from headwater.engine.running import Running
 from headwater.engine.spark.conf import ALWAYS, SHUFFLED
 from headwater.engine.spark.jobs import pool, share, stoppable
 from headwater.relation.schema import quoted

@@ -1,5 +1,6 @@
 """Status and metrics: from meta, from counters, and from periodic samples.
 
-`status` and `metrics` the results · `counters` of this process · `sampler` periodic samples · `progress` rates and
-estimates · `freshness` the age of results
+`status` and `metrics` the results · `sampler` periodic samples · `progress` rates and estimates
+In: meta, `engine.counters`, the running server. Out: values for commands and for HTTP. Never: changes meta, or needs
+Spark.
 """

@@ -13,11 +13,11 @@ from sqlalchemy.engine import Connection
 
 from headwater import __version__
 from headwater.engine.commit.holds import Hold, holds
+from headwater.engine.counters import Counters, Of, Timed
 from headwater.engine.home import Home
 from headwater.engine.live import Serving
+from headwater.engine.query.freshness import behind
 from headwater.engine.results import Status
-from headwater.engine.status.counters import Counters, Of, Timed
-from headwater.engine.status.freshness import behind
 from headwater.engine.status.status import shown_name, status_of
 from headwater.meta import connections, progress, relations, segments
 from headwater.model import Control, SpanState, TableState

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from deltalake.exceptions import CommitFailedError
 
 from headwater.engine.commit import committer, numbers
-from headwater.engine.fill.holes import scan_again
+from headwater.engine.commit.holes import scan_again
 from headwater.engine.guard import Guard
 from headwater.errors import DataError, FencedError
 from headwater.meta import connections, intents, relations, spans, tables

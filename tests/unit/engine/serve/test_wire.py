@@ -14,11 +14,12 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from headwater.engine.query import caller
-from headwater.engine.query.queries import AS_IT_IS, Wanted
+from headwater.engine import caller
 from headwater.engine.results import Result, Status, Verified
+from headwater.engine.running import AS_IT_IS, Wanted
 from headwater.engine.serve import remote, wire
 from headwater.errors import HeadwaterError, MachineError, SourceError, SqlError
+from headwater.rundir import SOCKET
 from support.wait import wait_for
 
 
@@ -46,7 +47,7 @@ class Engine:
 @pytest.fixture
 def home(tmp_path: Path) -> Iterator[Path]:
     engine = Engine()
-    listener = wire.serve(tmp_path / wire.SOCKET, lambda m: remote.answer(engine, m))
+    listener = wire.serve(tmp_path / SOCKET, lambda m: remote.answer(engine, m))
     yield tmp_path
     listener.close()
 
@@ -95,11 +96,11 @@ def test_a_defect_reaches_the_command_and_leaves_the_server_up(home: Path) -> No
 
 def test_a_request_of_another_version_is_refused_with_the_way_out(home: Path) -> None:
     with pytest.raises(MachineError, match="does not know"):
-        wire.call(home / wire.SOCKET, {"do": "dance"})
+        wire.call(home / SOCKET, {"do": "dance"})
 
 
 def test_only_the_owner_may_ask(home: Path) -> None:
-    assert stat.S_IMODE((home / wire.SOCKET).stat().st_mode) == 0o600
+    assert stat.S_IMODE((home / SOCKET).stat().st_mode) == 0o600
 
 
 def test_many_may_ask_at_once(home: Path) -> None:
@@ -123,7 +124,7 @@ def test_many_may_ask_at_once(home: Path) -> None:
 def test_a_command_that_hangs_up_does_no_harm(home: Path) -> None:
     for sent in (b"", b"\x00\x00", b"\x00\x00\x00\x05{"):
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as s:
-            s.connect(str(home / wire.SOCKET))
+            s.connect(str(home / SOCKET))
             s.sendall(sent)
     assert found(home).status().epoch == 2
 
@@ -141,7 +142,7 @@ def test_a_listener_that_cannot_accept_for_a_while_answers_afterwards(
         resource.setrlimit(resource.RLIMIT_NOFILE, (next_free, limits[1]))
         try:
             for s in (first, second):
-                s.connect(str(home / wire.SOCKET))
+                s.connect(str(home / SOCKET))
             wire._send(second, {"value": {"do": "status"}}, ())
             wait_for(lambda: caplog.text.count("could not accept a client") > 1, "it has tried more than once")
         finally:
@@ -160,10 +161,10 @@ def test_a_caller_that_hangs_up_is_noticed_while_its_request_is_worked_on(tmp_pa
         assert gone.wait(60), "nobody said that the caller is gone"
         return message
 
-    listener = wire.serve(tmp_path / wire.SOCKET, handler)
+    listener = wire.serve(tmp_path / SOCKET, handler)
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as s:
-            s.connect(str(tmp_path / wire.SOCKET))
+            s.connect(str(tmp_path / SOCKET))
             wire._send(s, {"value": 1}, ())
             assert began.wait(60) and not gone.is_set()
         assert gone.wait(60)
@@ -174,20 +175,20 @@ def test_a_caller_that_hangs_up_is_noticed_while_its_request_is_worked_on(tmp_pa
 def test_a_file_that_a_killed_server_left_is_nobody(tmp_path: Path) -> None:
     assert remote.find(tmp_path) is None
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as s:
-        s.bind(str(tmp_path / wire.SOCKET))
+        s.bind(str(tmp_path / SOCKET))
     assert remote.find(tmp_path) is None
     with pytest.raises(MachineError) as caught:
-        wire.call(tmp_path / wire.SOCKET, {"do": "status"})
+        wire.call(tmp_path / SOCKET, {"do": "status"})
     assert caught.value.code == "server.unreachable" and caught.value.exit_status == 3
-    wire.serve(tmp_path / wire.SOCKET, lambda m: m).close()  # and a new server takes its place
-    assert not (tmp_path / wire.SOCKET).exists()
+    wire.serve(tmp_path / SOCKET, lambda m: m).close()  # and a new server takes its place
+    assert not (tmp_path / SOCKET).exists()
 
 
 def test_a_home_may_lie_deeper_than_the_kernel_s_limit(tmp_path: Path) -> None:
     deep = tmp_path / ("d" * 100) / ("e" * 100)
     deep.mkdir(parents=True)
-    listener = wire.serve(deep / wire.SOCKET, lambda m: m)
+    listener = wire.serve(deep / SOCKET, lambda m: m)
     try:
-        assert wire.call(deep / wire.SOCKET, [1]).value == [1]
+        assert wire.call(deep / SOCKET, [1]).value == [1]
     finally:
         listener.close()

@@ -17,9 +17,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
+from headwater.engine.counters import Counters
 from headwater.engine.home import Home
 from headwater.engine.live import Lag
-from headwater.engine.status.counters import Counters
 from headwater.engine.status.metrics import METRICS, Family, Kind, Metric, Sample, collect, resident_bytes
 from headwater.errors import MachineError
 from headwater.observe.endpoint import Endpoint, observed

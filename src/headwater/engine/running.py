@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from typing import Any, Self, TypeVar
 
-from headwater.engine.query.caller import Caller, current
+from headwater.engine.caller import Caller, current
 from headwater.errors import DefinitionError, QueryError
 
 T = TypeVar("T")

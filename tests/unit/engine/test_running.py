@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from headwater.engine.query.caller import Caller, _current
-from headwater.engine.query.queries import Queries, Running, Why
+from headwater.engine.caller import Caller, _current
+from headwater.engine.running import Queries, Running, Why
 from headwater.errors import DefinitionError, QueryError
 from support.wait import wait_for
 
@@ -100,7 +100,7 @@ def test_a_caller_that_has_gone_before_its_query_begins_gets_none() -> None:
 
 
 def test_a_query_that_waits_for_spark_to_start_lets_its_caller_go_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headwater.engine.query.queries.END_S", 3600.0)
+    monkeypatch.setattr("headwater.engine.running.END_S", 3600.0)
     queries, starts, gone = Queries(), threading.Event(), threading.Event()
 
     def ask() -> None:
@@ -122,7 +122,7 @@ def test_an_interrupt_ends_the_query(monkeypatch: pytest.MonkeyPatch) -> None:
         assert work.began.wait(60)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("headwater.engine.query.queries._await", interrupted)
+    monkeypatch.setattr("headwater.engine.running._await", interrupted)
     with pytest.raises(KeyboardInterrupt):
         queries.run("SELECT 1", work)
     assert queries.all() == []

@@ -13,8 +13,8 @@ import sqlalchemy as sa
 
 from headwater.engine.home import Home
 from headwater.engine.live import Lag
+from headwater.engine.query.freshness import behind, worth_saying
 from headwater.engine.results import Behind, Result
-from headwater.engine.status.freshness import behind, worth_saying
 from headwater.errors import SourceError
 from headwater.meta import connections, epochs
 from headwater.meta.tables import connection
