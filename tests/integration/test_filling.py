@@ -212,8 +212,8 @@ def test_rows_that_are_hidden_until_they_are_read_again_are_told(
         wait_for(lambda: hw.status().tables[0].state == "live", "the table is live")
         (found,) = hw.sql(count)
         assert found.rows.to_pylist() == [{"n": 969}]
-        assert found.warnings == ("t: 31 of its rows are hidden until read again",)
-        with pytest.warns(IncompleteWarning, match="t: 31 of its rows are hidden until read again"):
+        assert found.warnings == ("t: 31 of its rows are hidden until scanned again",)
+        with pytest.warns(IncompleteWarning, match="t: 31 of its rows are hidden until scanned again"):
             assert hw.table("t").count() == 969
         (compared,) = hw.verify()
         assert (compared.equal, compared.skipped) == (False, "it is being read again"), "nothing is known to differ"

@@ -181,7 +181,7 @@ def demo(
     keep: Annotated[bool, typer.Option("--keep", help="Stay up until Ctrl-C and keep the home.")] = False,
     home: Home = None,
 ) -> None:
-    """Show everything once: a real database, a busy shop, its lake."""
+    """Run a guided demo: a real database, a busy shop and its lake."""
     from headwater.cli.demo import demo as carry_out
 
     with frame.envelope("demo", False, home):

@@ -36,7 +36,7 @@ def check(answer: int, type_name: str) -> None:
     if answer != OK:
         raise DataError(
             "data.log_damaged",
-            f"a value of type {type_name} has an invalid text",
+            f"a value of type {type_name} cannot be parsed",
             "Report it with the type and the upstream's version; RESYNC TABLE reads the table again.",
         )
 

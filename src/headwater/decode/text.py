@@ -106,7 +106,7 @@ def _floats(buffer: Any, starts: Any, lengths: Any, upstream: UpstreamType, lake
     try:
         values = pc.cast(texts, own)
     except pa.ArrowInvalid as e:
-        raise DataError("data.log_damaged", f"a value of type {upstream.name} has a text that is not a number") from e
+        raise DataError("data.log_damaged", f"a value of type {upstream.name} is not a number") from e
     if own == target:
         return Decoded(values, 0, None)
     cast = pc.cast(values, target, safe=False)

@@ -128,7 +128,7 @@ def is_decimal(precision: int, scale: int) -> bool:
 def _no_type(text: str) -> DefinitionError:
     return DefinitionError(
         "table.column_type",
-        f"{text!r} is not a type of the lake",
+        f"{text!r} is not a supported lake type",
         "Use BOOLEAN, SMALLINT, INT, BIGINT, FLOAT, DOUBLE, DECIMAL(p,s) with p up to 38, STRING, BINARY, DATE, "
         "TIMESTAMP, TIMESTAMP_NTZ or ARRAY<…> of these.",
     )

@@ -22,7 +22,7 @@ def account(*names: str) -> pwd.struct_passwd | None:
             continue
     raise MachineError(
         "demo.server",
-        "root may not run a database server",
+        "a database server cannot run as root",
         f"Run as another user, or create the account `{names[0] if names else 'nobody'}`.",
     )
 

@@ -108,7 +108,7 @@ def get(c: Connection, id: int) -> ConnectionInfo:
     """The connection; if it has been dropped meanwhile, an error that ends its job."""
     row = c.execute(sa.select(connection).where(connection.c.id == id)).first()
     if row is None:
-        raise DefinitionError("name.unknown", f"connection number {id} was dropped", "Nothing needs to be done.")
+        raise DefinitionError("name.unknown", f"connection number {id} was dropped", "No action is needed.")
     return _info(row)
 
 

@@ -76,7 +76,7 @@ def get(c: Connection, id: int) -> RelationInfo:
     """The relation; if it has been dropped meanwhile, an error that ends its job."""
     found = get_or_none(c, id)
     if found is None:
-        raise DefinitionError("name.unknown", f"table number {id} was dropped", "Nothing needs to be done.")
+        raise DefinitionError("name.unknown", f"table number {id} was dropped", "No action is needed.")
     return found
 
 

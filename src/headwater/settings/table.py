@@ -103,7 +103,7 @@ class Settings:
         "heartbeat.interval",
         duration(0, 3600),
         "10s",
-        "How often an idle upstream's log is made to advance; `0` turns it off.",
+        "How often Headwater makes an idle upstream's log advance; `0` turns this off.",
     )
     capture_silence_s: float = _setting(
         "capture.silence",
@@ -122,13 +122,14 @@ class Settings:
         "changelog.max_bytes",
         amount(0, 10**15),
         "0",
-        "Size of the changelog above which failed tables and `retention.hours` retain nothing; `0` is no limit.",
+        "Changelog size above which changes are no longer kept for failed tables or for `retention.hours`; "
+        "`0` means no limit.",
     )
     changelog_ahead_bytes: int = _setting(
         "changelog.ahead_bytes",
         amount(0, 10**15),
         "16GB",
-        "Unfolded changes, in bytes of the changelog, above which the capture waits; `0` is no limit.",
+        "Size of unfolded changes in the changelog above which the capture pauses; `0` means no limit.",
     )
     history_s: float = _setting(
         "epoch.history",
@@ -142,7 +143,7 @@ class Settings:
         "backfill.span_bytes",
         amount(1 << 10, MOST),
         "64MB",
-        "Planned bytes per scan, if the rows are short and the table does not set their number.",
+        "Planned bytes per scan when rows are short, unless the table sets `backfill.rows_per_span`.",
     )
     small_bytes: int = _setting(
         "backfill.small_bytes",
@@ -157,7 +158,7 @@ class Settings:
         "How long a scan keeps its transaction open upstream before it returns the rest of its span.",
     )
     tail_changes: int = _setting(
-        "tail.changes", number(1, 100_000_000), "50000", "Changes in a tail before it becomes a run."
+        "tail.changes", number(1, 100_000_000), "50000", "Number of changes at which a tail becomes a run."
     )
     tail_memory_bytes: int = _setting(
         "tail.memory", amount(1 << 20, MOST), "256MB", "Server memory for the decoded changes of all tables."
@@ -190,14 +191,14 @@ class Settings:
         "fold.replaced_bytes",
         amount(0, 1 << 30),
         "4MB",
-        "Bases smaller than this are rewritten by a fold instead of merged into.",
+        "A fold rewrites a base smaller than this instead of merging into it.",
         older_environment="HEADWATER_REPLACED_BYTES",
     )
     replaced_memory_bytes: int = _setting(
         "fold.replaced_memory",
         amount(0, MOST),
         "64MB",
-        "If such a base and its overlay take more memory than this, they are merged anyway.",
+        "If such a base and its overlay need more memory than this, the fold merges anyway.",
     )
     segment_age_s: float = _setting(
         "segment.age",
@@ -208,7 +209,7 @@ class Settings:
     )
     segment_bytes: int = _setting("segment.bytes", amount(1 << 16, 1 << 30), "64MB", "Size of a merged segment.")
     base_files: int = _setting(
-        "base.files", number(1, 1_000_000), "16", "Small or dead files of a base that trigger its upkeep."
+        "base.files", number(1, 1_000_000), "16", "Number of small or dead files at which a base is maintained."
     )
     upkeep_budget: float = _setting(
         "upkeep.budget", part(0.01, 1), "0.1", "Share of time that upkeep of bases may take."
@@ -239,7 +240,9 @@ class Settings:
     spark_driver_bind: str = _text(
         "spark.driver_bind", "the same as `spark.driver_host`", "The address on which the driver listens."
     )
-    spark_python: str = _text("spark.python", "the Python that runs Headwater", "The Python of Spark's tasks.")
+    spark_python: str = _text(
+        "spark.python", "the Python that runs Headwater", "The Python interpreter that Spark's tasks use."
+    )
     spark_python_path: str = _text(
         "spark.python_path",
         "this process's own `PYTHONPATH`",

@@ -47,7 +47,7 @@ def connection(type: str, port: str, user: str, *own: Option) -> tuple[Option, .
         Option(
             "heartbeat.interval",
             seconds(0, 3600),
-            "How often an idle upstream's log is made to advance; `0` turns it off.",
+            "How often Headwater makes an idle upstream's log advance; `0` turns this off.",
         ),
         Option(
             "retention.hours",
@@ -57,6 +57,7 @@ def connection(type: str, port: str, user: str, *own: Option) -> tuple[Option, .
         Option(
             "changelog.max_bytes",
             size(0, 10**15),
-            "Size of the changelog above which failed tables and `retention.hours` retain nothing; `0` is no limit.",
+            "Changelog size above which changes are no longer kept for failed tables or for `retention.hours`; "
+            "`0` means no limit.",
         ),
     )

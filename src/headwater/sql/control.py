@@ -64,7 +64,7 @@ def resync_table(home: Home, statement: ResyncTable) -> Outcome:
         raise DefinitionError(
             "table.no_history",
             f"{old.name} was defined without history: a resync would leave it empty",
-            "DROP it, and CREATE it with or without snapshot = false.",
+            "DROP the table and CREATE it again, with or without snapshot = false.",
         )
     with home.meta.read() as c:
         text = relations.statement(c, old.id)

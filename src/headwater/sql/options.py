@@ -149,7 +149,8 @@ def _options(kind: OptionKind, given: Mapping[str, str], place: Callable[[str | 
         hint = "Remove this connection, and give the DNS name of the link's endpoint as hostname where it is used."
         raise _error("sql.unsupported", HOSTED, hint, place(name))
     if given[name].lower() not in KINDS:
-        raise _error("sql.bad_option", f"option type must be {types}", "It is the type of upstream.", place(name))
+        hint = "The type says which kind of database the upstream is."
+        raise _error("sql.bad_option", f"option type must be {types}", hint, place(name))
     return TABLES[given[name].lower()]
 
 

@@ -213,7 +213,7 @@ def test_a_look_that_fails_concerns_its_table_and_is_shown(watched: Watched) -> 
         assert "was dropped" in w.error("other"), "one table's trouble is no other's"
         assert w.table("parts").state is TableState.LIVE
         (note,) = w.notices("parts")
-        assert note.startswith("changes that its log does not show cannot be checked: ")
+        assert note.startswith("cannot check for changes that the log does not show: ")
         shown = {t.name: t.note for t in status_of(w.captured.home, None).tables}
         assert shown["parts"] == note and shown["plain"] == ""
         other.execute("COMMIT")
@@ -251,7 +251,7 @@ def test_an_upstream_that_cannot_be_looked_at_is_shown_and_keeps_no_other_from_b
     (shown,) = (x for x in status.connections if x.name == "broken")
     assert shown.code == "job.failed" and "KeyError" in shown.error, shown
     (note,) = w.notices("far")
-    assert note.startswith("changes that its log does not show cannot be checked: ")
+    assert note.startswith("cannot check for changes that the log does not show: ")
 
 
 def test_a_column_that_is_added_before_the_first_row_is_reported(watched: Watched) -> None:

@@ -43,7 +43,7 @@ def _expand(value: bytes) -> bytes:
     except (zlib.error, ValueError) as e:
         raise DataError(
             "data.log_damaged",
-            "a value of a COMPRESSED column cannot be uncompressed",
+            "a value of a COMPRESSED column cannot be decompressed",
             "Report it with the upstream's version; RESYNC TABLE reads the table again.",
         ) from e
     return plain

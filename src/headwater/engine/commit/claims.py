@@ -62,10 +62,10 @@ def enforce(
 def history_missing(relation: RelationInfo, limit: str = "") -> DataError:
     """The error of a failed table that cannot resume, with the original error's message."""
     why = (relation.error or {}).get("message", "")
-    past = f" past the limit of {limit}" if limit else ""
+    past = f" after the limit of {limit}" if limit else ""
     return DataError(
         "data.history_missing",
-        f"it failed, and its changes were not kept{past}: {why}",
+        f"it failed, and the changes it needs were removed{past}: {why}",
         f"RESYNC TABLE {relation.name.removeprefix(relations.BESIDE)} reads it again.",
     )
 

@@ -98,7 +98,7 @@ def record(c: Connection, relation: RelationInfo, info: SpanInfo, result: ScanRe
             c,
             relation.id,
             "value.unrepresentable",
-            f"column {column}: values that the lake cannot keep are NULL",
+            f"column {column}: values that the lake cannot represent are NULL",
             count,
         )
 

@@ -35,7 +35,7 @@ def worth_saying(found: Collection[Behind]) -> tuple[Behind, ...]:
     return tuple(b for b in found if b.seconds > (UNHEARD_S if b.reason == _UNHEARD else WORTH_SAYING_S))
 
 
-_UNHEARD = "the upstream was not heard from"
+_UNHEARD = "nothing has been heard from the upstream"
 
 
 def _behind(c: Connection, server: Serving | None, x: ConnectionInfo, newest: Epoch | None, now: float) -> Behind:
@@ -44,10 +44,10 @@ def _behind(c: Connection, server: Serving | None, x: ConnectionInfo, newest: Ep
     if newest is not None and follows and newest.index_of(x.id) < x.committed_index:
         unpublished = now - newest.created_at
         if unpublished > WORTH_SAYING_S:
-            return Behind(x.name, unpublished, "its newest changes are in no epoch yet")
+            return Behind(x.name, unpublished, "its newest changes have not been published yet")
     if lag is not None:
         held = server is not None and server.holds_back(x.id)
-        return Behind(x.name, lag.seconds, "its capture waits for folds" if held else "catching up")
+        return Behind(x.name, lag.seconds, "its capture is waiting for folds" if held else "catching up")
     # we do not know how far the upstream has advanced: this is an upper bound
     silence = max(0.0, now - connections.position_at(c, x.id))
     if x.error:

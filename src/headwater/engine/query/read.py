@@ -51,7 +51,7 @@ class Shown:
         if self.relation.state is TableState.FAILED:
             return f"{self.relation.name}: stopped: {(self.relation.error or {}).get('message', '')}"
         if self.waits_for:
-            return f"{self.relation.name}: readable together with {', '.join(self.waits_for)}"
+            return f"{self.relation.name}: becomes readable together with {', '.join(self.waits_for)}"
         if self.layout is not None and self.layout.complete:
             return ""
         waits = "" if self.relation.ordered else " (only the database can order its keys: readable when complete)"
@@ -207,7 +207,7 @@ class Reader:
         if not holes:
             return overlay, stopped
         hidden = "it is" if not relation.ordered else f"{holes} of its rows are"
-        text = f"{relation.name}: {hidden} hidden until read again"
+        text = f"{relation.name}: {hidden} hidden until scanned again"
         return (overlay if relation.ordered else None), stopped or text
 
     def _frame(self, session: SparkSession, s: Shown, overlay: Overlay | None) -> DataFrame:
@@ -294,7 +294,7 @@ class Reader:
             if not relations.count_to(c, relation.id, before, upto):
                 return  # another reader was first
             for column, count in changes.unrepresentable.items():
-                text = f"column {column}: values that the lake cannot keep are NULL"
+                text = f"column {column}: values that the lake cannot represent are NULL"
                 relations.note(c, relation.id, "value.unrepresentable", text, count)
             for text in changes.notices:
                 relations.note(c, relation.id, "table.notice", text)

@@ -80,6 +80,6 @@ def answer(engine: Answering, request: Message) -> Message:
         case other:
             raise MachineError(
                 "server.unreachable",
-                f"the running server does not know the request {other!r}",
+                f"the running server does not support the request {other!r}",
                 "Restart `headwater run`: its version differs from this command's.",
             )

@@ -170,7 +170,7 @@ class Watcher:
 
     def _note(self, table: _Watched, error: HeadwaterError | None) -> None:
         """Notes on a table that the last look failed, or removes the note once one succeeds."""
-        text = f"changes that its log does not show cannot be checked: {error.message}. {error.hint}" if error else ""
+        text = f"cannot check for changes that the log does not show: {error.message}. {error.hint}" if error else ""
         if text == table.unwatched:
             return
         if error is not None:

@@ -14,7 +14,8 @@ OPTIONS = connection(
     Option(
         "server.id",
         whole(1, 2**32 - 1),
-        "Number under which the log is read; no replica may use it. By default it is derived from the name.",
+        "Server ID under which the binlog is read; no replica may use the same one. "
+        "By default it is derived from the connection's name.",
     ),
     Option("tinyint1", one_of("bool", "int"), "What `tinyint(1)` becomes: `bool` or `int`.", "bool"),
     Option(

@@ -123,7 +123,7 @@ def expect_server(session: Session, identity: Mapping[str, str]) -> str:
     if known and known != server.server:
         raise SourceError(
             "source.replaced",
-            f"another server answers at {place_of(session)} than before",
+            f"a different server now answers at {place_of(session)}",
             "Point the connection at its original server, or RESYNC its tables.",
         )
     return server.life
@@ -163,7 +163,8 @@ def parse_version(text: str) -> tuple[int, int, int]:
     """The version's three numbers; MariaDB's handshake puts 5.5.5 before its own."""
     m = re.match(r"(?:5\.5\.5-)?(\d+)\.(\d+)\.(\d+)", text)
     if m is None:
-        raise SourceError("source.version", f"the upstream reports version {text!r}", "Use MySQL or MariaDB.")
+        message = f"the upstream reports version {text!r}, which is neither MySQL nor MariaDB"
+        raise SourceError("source.version", message, "Use MySQL or MariaDB.")
     return int(m[1]), int(m[2]), int(m[3])
 
 

@@ -109,7 +109,8 @@ def _check_slot(rows: list[tuple[Any, ...]], slot: str, position: str, database:
     if plugin != "pgoutput" or of_database != database:
         raise SourceError(
             "source.slot_missing",
-            f"the replication slot {name} is of {plugin or 'a standby'} in {of_database or 'no database'}, not ours",
+            f"the replication slot {name} belongs to {plugin or 'a standby'} in "
+            f"{of_database or 'no database'}, not to Headwater",
             START_OVER,
         )
     if wal_status == "lost":

@@ -79,7 +79,7 @@ def test_a_lag_is_said_when_it_is_worth_it(home: Home) -> None:
 
 
 def test_a_capture_that_runs_and_is_not_heard_from_is_said(home: Home) -> None:
-    assert said(home, Serving(None)) == ["shop: 12 min behind: the upstream was not heard from"]
+    assert said(home, Serving(None)) == ["shop: 12 min behind: nothing has been heard from the upstream"]
     moved(home, 20.0)
     assert said(home, Serving(None)) == [], "two heartbeats may be late"
     assert said(home, None) == ["shop: 20 s behind: no server is running"]
@@ -105,7 +105,7 @@ def test_changes_that_no_epoch_shows_are_said(home: Home) -> None:
         c.execute(sa.update(connection).where(connection.c.id == 1).values(committed_index=9))
     with home.meta.read() as c:
         late = behind(c, Serving(0.0), {1}, now=epoch.created_at + 20)  # type: ignore[arg-type]
-        assert [(b.reason, b.seconds) for b in late] == [("its newest changes are in no epoch yet", 20.0)]
+        assert [(b.reason, b.seconds) for b in late] == [("its newest changes have not been published yet", 20.0)]
         assert behind(c, Serving(0.0), {1}, now=epoch.created_at + 1)[0].seconds == 0.0  # type: ignore[arg-type]
     with home.meta.write() as c:
         epoch = epochs.publish(c, [Cut(1, 9, "0/9")], {})

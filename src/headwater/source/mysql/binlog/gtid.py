@@ -38,7 +38,7 @@ class MysqlGtids:
                     else:
                         source = server + word.lower().encode()
             except (ValueError, IndexError) as e:
-                raise DataError("data.log_damaged", f"{text!r} is not a set of transactions") from e
+                raise DataError("data.log_damaged", f"{text!r} is not a valid GTID set") from e
         return cls({source: _merged(intervals) for source, intervals in found.items()})
 
     def add(self, runs: Iterable[Run]) -> MysqlGtids:
@@ -102,7 +102,7 @@ class MariaGtids:
             try:
                 domain, server, number = (int(word) for word in part.split("-"))
             except ValueError as e:
-                raise DataError("data.log_damaged", f"{text!r} is not a set of transactions") from e
+                raise DataError("data.log_damaged", f"{text!r} is not a valid GTID set") from e
             if domain not in last or last[domain][1] < number:
                 last[domain] = (server, number)
         return cls(last)

@@ -51,7 +51,7 @@ def check_server(server: ServerFacts) -> None:
     if server.version < oldest:
         raise SourceError(
             "source.version",
-            f"the upstream is {server.version_text}",
+            f"{server.version_text} is not supported",
             f"Upgrade it to {'MariaDB' if server.is_mariadb else 'MySQL'} {'.'.join(map(str, oldest))} or later.",
         )
     if not server.log_bin:

@@ -72,7 +72,7 @@ def _change(old: dict[str, Any], new: dict[str, Any], key: set[str]) -> str | No
         return lost
     for column in sorted(key):  # an earlier version's fingerprint has no collations
         if old.get("collations", {}).get(column) not in (None, new["collations"].get(column)):
-            return f"sorts its key column {column} in another order (COLLATE)"
+            return f"now sorts its key column {column} in a different order (COLLATE)"
     if old["partitioned"] == new["partitioned"]:
         gone = [p for p in old["partitions"] if p not in new["partitions"]]
         if gone:

@@ -214,7 +214,7 @@ class Flow:
         if next_place.base != self._place.base:
             raise SourceError(
                 "source.failed",
-                f"the upstream's binlog has another name now: {next_place.name}",
+                f"the upstream's binlog files were renamed: {next_place.name}",
                 "Wait; Headwater reconnects.",
             )
         self._state[p.ORDINAL] = next_place.file + next_place.shift

@@ -111,7 +111,7 @@ def prove_low(endpoint: Endpoint, session: Session, shift: int, timeout_s: float
     if left:
         raise SourceError(
             "source.lock_timeout",
-            f"{endpoint.place}: a commit is in the binlog and not visible for {timeout_s:.0f} s: "
+            f"{endpoint.place}: a commit has been in the binlog for {timeout_s:.0f} s without becoming visible: "
             + "; ".join(words(session, left)),
             "Wait; Headwater retries. If it persists, check the replicas that a semi-synchronous commit waits for"
             + ("; or GRANT PROCESS ON *.* to the connection's user, if it is missing." if low.kind == "xa" else "."),
@@ -202,7 +202,7 @@ def _until(ask: Callable[[], frozenset[str] | None], endpoint: Endpoint) -> froz
         if time.monotonic() > deadline:
             raise SourceError(
                 "source.failed",
-                f"{endpoint.place} shows a list of transactions that is never refreshed",
+                f"{endpoint.place}: information_schema.innodb_trx is not being refreshed",
                 "Turn on GTIDs (gtid_mode = ON), or stop whatever keeps reading information_schema.innodb_trx.",
                 Retry.AUTO,
             )

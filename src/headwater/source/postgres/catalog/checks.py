@@ -58,7 +58,7 @@ def check_server(server: ServerFacts, *, slot_exists: bool = False) -> None:
     if server.version_num < OLDEST_VERSION:
         raise SourceError(
             "source.version",
-            f"the upstream is PostgreSQL {server.version}",
+            f"PostgreSQL {server.version} is not supported",
             "Upgrade it to PostgreSQL 14 or later.",
         )
     if server.in_recovery:

@@ -24,8 +24,8 @@ class Event(StrEnum):
     """What happened to a table or one of its partitions between two looks."""
 
     GONE = "was dropped"
-    MOVED = "is no longer the name of the followed table"
-    KEY = "got another primary key"
+    MOVED = "was renamed or moved to another schema"
+    KEY = "has a different primary key now"
     ADOPTED = "became a partition of another table"
     ATTACHED = "was attached with rows in it"
     DETACHED = "was detached or dropped with its rows"
@@ -37,9 +37,9 @@ class Event(StrEnum):
     RETYPED = "has a column of a type whose labels or attributes were altered"
     EMPTIED = "was truncated or rewritten on its own"  # a partition's new file: TRUNCATE, VACUUM FULL or CLUSTER
     REFILED = "got a new file"  # the table's own: TRUNCATE, which is in the log, or VACUUM FULL or CLUSTER
-    UNTOLD = "was rewritten, and may have been unlogged meanwhile"  # the same, if nothing prevents SET UNLOGGED
+    UNTOLD = "was rewritten, and may have been unlogged in the meantime"  # the same, if nothing prevents SET UNLOGGED
     UNLOGGED = "became unlogged"
-    IDENTITY = "got another replica identity"
+    IDENTITY = "has a different replica identity now"
     UNPUBLISHED = "was taken out of the publication, or only some of its rows or columns were left in it"
     PUBLICATION = "is carried by a publication whose options were altered"
 
