@@ -50,7 +50,7 @@ def watch(hw: Any, stop: threading.Event, seen: list[tuple[float, int]]) -> None
         with hw._home.meta.read() as c:
             newest = epochs.newest(c)
         now = time.monotonic()
-        index = newest.cuts[0].index if newest and newest.cuts else 0
+        index = newest.entries[0].index if newest and newest.entries else 0
         if index > last:
             seen.append((now, index))
             last = index

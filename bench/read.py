@@ -208,9 +208,9 @@ def reader(
         add_changes(meta, relation, changes)
     if run_to:
         with meta.write() as c:
-            held = acquire(c, Name.server(), Owner("bench", "read"))
-        assert held is not None
-        RunWriter(storage, meta, made).write(relation, layout, run_to, lambda *_: False, held, limit=0)  # type: ignore
+            lease = acquire(c, Name.server(), Owner("bench", "read"))
+        assert lease is not None
+        RunWriter(storage, meta, made).write(relation, layout, run_to, lambda *_: False, lease, limit=0)  # type: ignore
 
     def read(i: int) -> object:
         index = changes + i if changes else 0

@@ -30,7 +30,7 @@ LIMIT = "backfill.rate_limit = 20000"
 def index(home: Home) -> int:
     with home.meta.read() as c:
         newest = epochs.newest(c)
-        return newest.cuts[0].index if newest and newest.cuts else 0
+        return newest.entries[0].index if newest and newest.entries else 0
 
 
 def rows(home: Home) -> int:

@@ -29,6 +29,7 @@ from pyspark.sql import SparkSession
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
+from headwater import stored
 from headwater.backfill.plan import Plan
 from headwater.backfill.plan import spans as spans_of
 from headwater.backfill.read_span import ScanJob, scan_span
@@ -40,7 +41,6 @@ from headwater.model import RelationInfo, ScanResult, Span, TableOrigin, TableSt
 from headwater.relation import base
 from headwater.settings.table import Settings
 from headwater.storage import LocalStorage
-from headwater.stored import Json
 from support.backfill import bench
 
 TABLE = """CREATE TABLE load (id bigint PRIMARY KEY, customer int, ordered timestamptz, amount numeric(12,2),
@@ -92,7 +92,7 @@ class Task:
 
     def __call__(self) -> str:
         result = scan_span(self.job)
-        return f"{psutil.Process().memory_info().rss}\n{Json.dump(result)}"
+        return f"{psutil.Process().memory_info().rss}\n{stored.dump(result)}"
 
 
 def headwater(race: Race, relation: RelationInfo) -> None:
@@ -105,7 +105,7 @@ def headwater(race: Race, relation: RelationInfo) -> None:
     def scan(span: Span) -> list[ScanResult]:
         memory, text = run_task(race.session, "scans", Task(dataclasses.replace(job, span=span))).split("\n", 1)
         race.worker_bytes = max(race.worker_bytes, int(memory))
-        result = Json.scan_result(text)
+        result = stored.scan_result(text)
         rest = [] if result.stopped_at is None else scan(Span(result.stopped_at, span.hi))
         return [result, *rest]
 

@@ -39,7 +39,7 @@ PROGRESS_S = 0.25
 
 log = logging.getLogger(__name__)
 
-Progress = Callable[[list[TableStatus]], None]
+OnProgress = Callable[[list[TableStatus]], None]
 
 
 def open_home(
@@ -110,7 +110,7 @@ class Headwater:
 
         Issues a `StaleWarning` if the table is behind its upstream, an `IncompleteWarning` if not all of it is shown.
         """
-        frame, found, missing = self._read().frame(name)
+        frame, found, missing = self._read().rows(name)
         for text in missing:
             warnings.warn(text, IncompleteWarning, stacklevel=2)
         other = None if self._server else remote.find(self.home)
@@ -123,7 +123,7 @@ class Headwater:
         *,
         once: bool = False,
         fold: bool = True,
-        progress: Progress | None = None,
+        progress: OnProgress | None = None,
         metrics_port: int = 0,
         until: str = "",
     ) -> None:
@@ -321,7 +321,7 @@ class Headwater:
         with self._home.meta.read() as c:
             return not connections.all(c)
 
-    def _catch_up(self, progress: Progress | None) -> None:
+    def _catch_up(self, progress: OnProgress | None) -> None:
         with self._home.meta.read() as c:
             known = connections.all(c)
         targets: dict[int, str] = {}
@@ -372,7 +372,7 @@ class Headwater:
                 return False
         return bool(known)
 
-    def _watch(self, progress: Progress | None, done: Callable[[], bool]) -> None:
+    def _watch(self, progress: OnProgress | None, done: Callable[[], bool]) -> None:
         """Shows progress until done; the server's own failure ends it."""
         server = self._server
         assert server is not None

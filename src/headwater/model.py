@@ -200,7 +200,7 @@ class Layout:
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
+class EpochEntry:
     """An epoch's entry for one connection: the last index it holds and the upstream position it reached."""
 
     connection_id: int
@@ -214,10 +214,10 @@ class Epoch:
 
     id: int
     created_at: float
-    cuts: tuple[Cut, ...]
+    entries: tuple[EpochEntry, ...]
 
     def index_of(self, connection_id: int) -> int:
-        return next((c.index for c in self.cuts if c.connection_id == connection_id), 0)
+        return next((c.index for c in self.entries if c.connection_id == connection_id), 0)
 
     def index_for(self, relation: RelationInfo) -> int:
         """The last index of the relation's changes that the epoch holds."""

@@ -69,13 +69,13 @@ def take(meta: Meta, what: Name = THING, by: Owner = HERE, **options: Any) -> Le
 
 
 def taken(meta: Meta, what: Name = THING, by: Owner = HERE, **options: Any) -> Lease:
-    held = take(meta, what, by, **options)
-    assert held is not None
-    return held
+    lease = take(meta, what, by, **options)
+    assert lease is not None
+    return lease
 
 
-def renewed(meta: Meta, held: Lease) -> bool:
-    with contextlib.suppress(FencedError), meta.owned(held):
+def renewed(meta: Meta, lease: Lease) -> bool:
+    with contextlib.suppress(FencedError), meta.owned(lease):
         return True
     return False
 
@@ -87,22 +87,22 @@ def test_what_is_owned_has_a_name_of_its_own() -> None:
 
 
 def test_what_is_free_is_acquired_and_what_is_held_is_not(meta: Meta) -> None:
-    held = taken(meta)
-    assert (held.name, held.owner, held.fence) == (THING, HERE, 1)
+    lease = taken(meta)
+    assert (lease.name, lease.owner, lease.fence) == (THING, HERE, 1)
     assert take(meta, by=THERE) is None
     assert take(meta, by=Owner("here", "a:2")) is None, "another process of the same place, as far as anybody knows"
     assert taken(meta, Name.relation(8), THERE).fence == 1, "every name is owned for itself"
-    assert renewed(meta, held)
+    assert renewed(meta, lease)
 
 
 def test_each_acquisition_has_a_later_fence_than_the_one_before(meta: Meta) -> None:
     fences = [taken(meta).fence]
     for _ in range(2):
         fences.append(taken(meta).fence)  # by the same owner, which has begun anew
-    held = taken(meta)
+    lease = taken(meta)
     with meta.write() as c:
-        release(c, held)
-    fences += [held.fence, taken(meta, by=THERE).fence]
+        release(c, lease)
+    fences += [lease.fence, taken(meta, by=THERE).fence]
     assert fences == sorted(set(fences))
 
 
@@ -114,8 +114,8 @@ def test_of_many_who_try_at_once_one_wins(url: str) -> None:
     def run(n: int) -> None:
         store = Meta(url)
         barrier.wait(60)
-        if (held := take(store, by=Owner(f"place {n}", "x:1"))) is not None:
-            won.append(held)
+        if (lease := take(store, by=Owner(f"place {n}", "x:1"))) is not None:
+            won.append(lease)
         store.close()
 
     threads = [threading.Thread(target=run, args=(n,)) for n in range(6)]
@@ -130,36 +130,36 @@ def test_of_many_who_try_at_once_one_wins(url: str) -> None:
 def test_a_lease_that_has_expired_is_free_and_by_then_its_owner_has_stopped_by_its_own_clock(
     meta: Meta, renewals: int
 ) -> None:
-    held = taken(meta, lasts_s=SHORT_S)
+    lease = taken(meta, lasts_s=SHORT_S)
     for _ in range(renewals):
-        assert renewed(meta, held)
-    held.ensure()
+        assert renewed(meta, lease)
+    lease.ensure()
 
     def expired() -> Lease | None:
         new = take(meta, by=THERE)
         if new is not None:
             with pytest.raises(MachineError) as e:
-                held.ensure()
+                lease.ensure()
             assert (e.value.code, e.value.retry) == ("meta.unreachable", "auto")
         return new
 
     new = wait_for(expired, "it runs out", 30)
-    assert new.fence == held.fence + 1 and not renewed(meta, held)
+    assert new.fence == lease.fence + 1 and not renewed(meta, lease)
 
 
 def test_an_owner_that_could_not_renew_goes_on_if_nobody_has_come_meanwhile(meta: Meta) -> None:
     """A meta that was away for a while costs a pause, and no restart."""
-    held = taken(meta, lasts_s=SHORT_S)
+    lease = taken(meta, lasts_s=SHORT_S)
 
     def stopped() -> bool:
         with contextlib.suppress(MachineError):
-            held.ensure()
+            lease.ensure()
             return False
         return True
 
     wait_for(stopped, "its own clock says that it ran out", 30)
-    assert renewed(meta, held)
-    held.ensure()
+    assert renewed(meta, lease)
+    lease.ensure()
     assert take(meta, by=THERE) is None
 
 
@@ -168,42 +168,42 @@ def test_an_owner_whose_lease_has_expired_commits_nothing_until_it_is_renewed(b:
     b.scan(0, [1], high=10)
     b.idle(50)
     with b.home.meta.write() as c:
-        held = acquire(c, Name.server(), b.held.server.owner, lasts_s=SHORT_S)
-    assert held is not None
-    b.held = Leases(held)
-    with b.home.meta.owned(held) as c:
+        lease = acquire(c, Name.server(), b.leases.server.owner, lasts_s=SHORT_S)
+    assert lease is not None
+    b.leases = Leases(lease)
+    with b.home.meta.owned(lease) as c:
         b.restart()._decide_cover(c, b.relation_id)
-    wait_for(lambda: clock() > held._validity.until, "it expires", 30)
+    wait_for(lambda: clock() > lease._validity.until, "it expires", 30)
     before = b.delta_version()
     b.committer.recover()
     ((job, error),) = b.home.live.failures.of(table=b.relation_id)
     assert (job, error.code, b.delta_version()) == ("recover", "meta.unreachable", before)
-    assert renewed(b.home.meta, held) and b.cover() is not None and b.ids() == [1]
+    assert renewed(b.home.meta, lease) and b.cover() is not None and b.ids() == [1]
 
 
 def test_every_write_of_an_owner_renews(meta: Meta) -> None:
-    held, began = taken(meta, lasts_s=2.0), clock()
+    lease, began = taken(meta, lasts_s=2.0), clock()
     while clock() < began + 5.0:
-        assert renewed(meta, held) and take(meta, by=THERE) is None
-        held.ensure()
+        assert renewed(meta, lease) and take(meta, by=THERE) is None
+        lease.ensure()
 
 
 def test_whether_a_lease_has_run_out_is_told_by_the_database_s_clock(
     meta: Meta, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A server whose clock is an hour ahead takes nothing away. A file's clock is that of its one machine."""
-    held = taken(meta)
+    own = taken(meta)
     real = lease.time.time
     monkeypatch.setattr(lease.time, "time", lambda: real() + 3600)
     assert (take(meta, by=THERE) is None) is not url.startswith("sqlite")
-    assert renewed(meta, held) is not url.startswith("sqlite")
+    assert renewed(meta, own) is not url.startswith("sqlite")
 
 
 def test_a_restart_on_the_same_machine_need_not_wait_and_one_elsewhere_must(meta: Meta) -> None:
     """Whoever holds the lock of the run directory knows that no other process of that place owns anything."""
     old = taken(meta)
     assert take(meta, by=THERE, alone=True) is None, "its lock says nothing of another place"
-    new = taken(meta, by=Owner(HERE.place, "a:2"), alone=True)
+    new = taken(meta, by=Owner(HERE.run_directory, "a:2"), alone=True)
     assert new.fence == old.fence + 1 and not renewed(meta, old) and renewed(meta, new)
 
 
@@ -211,7 +211,7 @@ def test_a_fenced_owner_writes_nothing(meta: Meta) -> None:
     stale = taken(meta)
     with meta.write() as c:
         id = connections.add(c, name="shop", type="postgres-cdc", options={}, secret=None, position="0/10")
-    taken(meta, by=Owner(HERE.place, "a:2"), alone=True)
+    taken(meta, by=Owner(HERE.run_directory, "a:2"), alone=True)
     new = Segment(id, 1, 5, 5, "s1", 10, 700, 710, ())
     with pytest.raises(FencedError) as e, meta.owned(stale) as c:
         segments.publish(c, new, resume_position="0/20", position="0/20", last_txn=710)
@@ -221,24 +221,24 @@ def test_a_fenced_owner_writes_nothing(meta: Meta) -> None:
 
 
 def test_a_released_lease_is_free_at_once_and_of_no_use_to_its_last_owner(meta: Meta) -> None:
-    held = taken(meta)
+    lease = taken(meta)
     with meta.write() as c:
-        release(c, held)
-    assert not renewed(meta, held)
+        release(c, lease)
+    assert not renewed(meta, lease)
     new = taken(meta, by=THERE)
-    assert new.fence > held.fence + 1, "a fence is never used twice"
+    assert new.fence > lease.fence + 1, "a fence is never used twice"
     with meta.write() as c:
-        release(c, held)
+        release(c, lease)
     assert renewed(meta, new), "a late release is not the new owner's"
 
 
 def test_a_connection_that_is_dropped_has_no_owner_any_more(meta: Meta) -> None:
     with meta.write() as c:
         id = connections.add(c, name="shop", type="postgres-cdc", options={}, secret=None, position="0/10")
-        held = acquired(c, Name.connection(id))
+        lease = acquired(c, Name.connection(id))
     with meta.write() as c:
         connections.remove(c, id)
-    assert not renewed(meta, held)
+    assert not renewed(meta, lease)
 
 
 OWNER = """
@@ -249,16 +249,16 @@ from headwater.ownership.lease import Owner, acquire
 from headwater.ownership.names import Name
 meta = Meta(sys.argv[1])
 with meta.write() as c:
-    held = acquire(c, Name.relation(7), Owner("here", "a:1"), lasts_s=float(sys.argv[2]))
-print("owns", held.fence, flush=True)
+    lease = acquire(c, Name.relation(7), Owner("here", "a:1"), lasts_s=float(sys.argv[2]))
+print("owns", lease.fence, flush=True)
 sys.stdin.readline()
 try:
-    held.ensure()
+    lease.ensure()
     print("is sure", flush=True)
 except HeadwaterError as e:
     print("stops", e.code, flush=True)
 try:
-    with meta.owned(held):
+    with meta.owned(lease):
         print("writes", flush=True)
 except FencedError as e:
     print("fenced", e.code, flush=True)
@@ -314,25 +314,25 @@ def test_a_task_that_outlives_its_owner_leaves_no_file_and_the_next_owner_does_n
     with b.home.meta.write() as c:
         first, second = spans.all(c, b.relation_id)
         spans.set_state(c, first.id, SpanState.SCANNING)
-    old = b.held
+    old = b.leases
     late = start_task(b.home, path, old.server.permit, scan_label(first.id))
     with b.home.meta.write() as c:
-        b.held = Leases(taken_over(c))
+        b.leases = Leases(taken_over(c))
         spans.back_to_pending(c, first.id)  # as the next server does at its start
         spans.set_state(c, second.id, SpanState.SCANNING)
-    own = start_task(b.home, path, b.held.server.permit, scan_label(second.id))
+    own = start_task(b.home, path, b.leases.server.permit, scan_label(second.id))
     files = [p for p in storage.list(path) if written(p)]
     assert len(files) == 2
-    Sweeper(b.home, b.held).sweep()
+    Sweeper(b.home, b.leases).sweep()
     left = [p for p in storage.list(path) if written(p)]
-    assert [written(p).fence for p in left] == [b.held.server.fence], "the earlier owner's goes while it is written"  # type: ignore[union-attr]
+    assert [written(p).fence for p in left] == [b.leases.server.fence], "the earlier owner's goes while it is written"  # type: ignore[union-attr]
     again = start_task(b.home, path, old.server.permit, scan_label(second.id))  # a worker that was cut off till now
     names = [task.communicate("\n", timeout=60)[0].strip() for task in (own, again)]
     late.communicate("\n", timeout=60)
     kept = storage.size(f"{path}/{names[0]}")
     with pytest.raises(FencedError), b.home.meta.owned(old.server) as c:
         spans.scanned(c, second.id, ScanResult("5:5:", "0/1", (), 1), 0, "1")
-    Sweeper(b.home, b.held).sweep()
+    Sweeper(b.home, b.leases).sweep()
     assert [p for p in storage.list(path) if written(p)] == [f"{path}/{names[0]}"]
     assert storage.size(f"{path}/{names[0]}") == kept
 
@@ -360,7 +360,7 @@ def test_a_commit_that_an_owner_had_begun_is_made_once_whoever_makes_it(
         (intent,) = intents.all(c, b.relation_id)
     opened = base._open(b.home.storage, b.relation.base_path)
     with b.home.meta.write() as c:
-        b.held = Leases(taken_over(c))
+        b.leases = Leases(taken_over(c))
     b.restart().recover()
     b.scan(1, [11], high=10)
     assert b.cover() is not None and b.ids() == [1, 2, 11]
@@ -384,17 +384,17 @@ def test_what_an_earlier_owner_was_to_take_out_is_not_taken_out_once_the_next_ha
         spans.read_all_again(c, b.relation_id)
     b.scan(0, [2, 3], high=60)
     b.idle(70)
-    with b.home.meta.owned(b.held.server) as c:
+    with b.home.meta.owned(b.leases.server) as c:
         intent, _ = b.committer._decide_cover(c, b.relation_id)
     assert intent is not None
-    stale, held = b.committer, b.held
+    stale, stale_leases = b.committer, b.leases
     with b.home.meta.write() as c:
-        b.held = Leases(taken_over(c))
+        b.leases = Leases(taken_over(c))
     assert b.restart().cover(b.relation_id) is not None and b.ids() == [2, 3]
     b.remove(b.relation, [span(None, None)], *committer.numbers.first(intent))  # by Spark, on another machine
     with pytest.raises(FencedError):
         stale._finish(intent)
-    assert b.ids() == [2, 3] and len(b.emptied) == 1 and held.server.fence < b.held.server.fence
+    assert b.ids() == [2, 3] and len(b.emptied) == 1 and stale_leases.server.fence < b.leases.server.fence
 
 
 def test_a_fold_that_an_earlier_owner_was_making_is_never_made(b: Commits) -> None:
@@ -407,7 +407,7 @@ def test_a_fold_that_an_earlier_owner_was_making_is_never_made(b: Commits) -> No
     def overtaken() -> None:
         """While the fold runs, its owner is taken for gone; another one gives the fold up and goes on."""
         with b.home.meta.write() as c:
-            b.held = Leases(taken_over(c))
+            b.leases = Leases(taken_over(c))
         b.merging = lambda: None
         b.restart().recover()
 
@@ -427,7 +427,7 @@ def test_a_server_takes_over_from_its_own_earlier_one_at_once_and_waits_for_that
     if not url.startswith("sqlite"):
         monkeypatch.setenv("HEADWATER_META", url)
     home = Home.open(tmp_path / "home")
-    killed = taken(home.meta, Name.server(), Owner(owner(home.path).place, "host:1"), lasts_s=3600)
+    killed = taken(home.meta, Name.server(), Owner(owner(home.path).run_directory, "host:1"), lasts_s=3600)
     began = clock()
     assert Server(home)._acquire().fence == killed.fence + 1 and clock() - began < 10
     elsewhere = Owner("elsewhere", "other:1")
@@ -447,7 +447,7 @@ def test_a_server_takes_over_from_its_own_earlier_one_at_once_and_waits_for_that
 
 def test_a_server_that_lost_its_lease_ends(b: Commits) -> None:
     running = Server(b.home)
-    running._held = b.held
+    running._leases = b.leases
     running._renew()
     with b.home.meta.write() as c:
         taken_over(c)

@@ -105,7 +105,7 @@ def publish(based: Based) -> None:
 def merge_segments(based: Based) -> None:
     with answers_lost():
         merge.merge_once(
-            based.meta, based.home.storage, based.log.id, based.held.server, now=time.time() + 61, age_s=60
+            based.meta, based.home.storage, based.log.id, based.leases.server, now=time.time() + 61, age_s=60
         )
 
 

@@ -264,16 +264,16 @@ def relied_on(image: Path, disk: Disk, when: str) -> int:
 def recover(home: Home) -> None:
     """What a start does before Spark runs."""
     with home.meta.write() as c:
-        held = acquire(c, Name.server(), owner(home.path), alone=True)
-    assert held is not None, "a start after a power loss waits for nobody"
-    Committer(home, Leases(held), NoSpark()).recover()
+        lease = acquire(c, Name.server(), owner(home.path), alone=True)
+    assert lease is not None, "a start after a power loss waits for nobody"
+    Committer(home, Leases(lease), NoSpark()).recover()
 
 
 class NoSpark:
     """A recovery does without it."""
 
-    def merge(self, *_: object) -> int:
-        raise AssertionError("merged")
+    def fold(self, *_: object) -> int:
+        raise AssertionError("folded")
 
     def remove(self, *_: object) -> int:
         raise AssertionError("removed")

@@ -65,7 +65,7 @@ class Sampler:
     def _index(home: Home) -> int:
         with home.meta.read() as c:
             newest = epochs.newest(c)
-        return newest.cuts[0].index if newest and newest.cuts else 0
+        return newest.entries[0].index if newest and newest.entries else 0
 
 
 def follow_many(database: Any, tmp_path: Path, count: int) -> None:

@@ -275,9 +275,9 @@ def test_memory_does_not_depend_on_the_size_of_a_span(upstream: Any, tmp_path: P
     filled = time.monotonic()
     table = bench(upstream, tmp_path, "wide")
     few = WIDE_ROWS // 25
-    small = scan_alone(table.job(Span(None, Bound((str(few),))), slice_s=float("inf")))
+    small = scan_alone(table.job(Span(None, Bound((str(few),))), scan_s=float("inf")))
     scanned = time.monotonic()
-    large = scan_alone(table.job(Span(None, None), slice_s=float("inf")))
+    large = scan_alone(table.job(Span(None, None), scan_s=float("inf")))
     took = time.monotonic() - scanned
     print(
         f"\n{WIDE_ROWS} rows of 1 kB: filled in {filled - began:.0f} s, scanned in {took:.0f} s "

@@ -100,7 +100,7 @@ def query_until_live(hw: Any, database: Any, steps: Steps, writers: Writers) -> 
             if shown.layout is None or not shown.layout.spans:
                 continue
             found = rows(pinned.session.table("t"))
-            seen.append(Observed(pinned.epoch.id, pinned.epoch.cuts[0].position, shown.layout, found))
+            seen.append(Observed(pinned.epoch.id, pinned.epoch.entries[0].position, shown.layout, found))
         if len(seen) <= AHEAD:
             scan_ahead(hw, database, steps)
         else:
@@ -155,7 +155,7 @@ def each_cover(hw: Any) -> list[Observed]:
     for epoch, layout in known:
         if layout is not None and layout.spans and layout != before:
             with reader.at(relation, layout, epoch.index_for(relation)) as frame:
-                seen.append(Observed(epoch.id, epoch.cuts[0].position, layout, rows(frame)))
+                seen.append(Observed(epoch.id, epoch.entries[0].position, layout, rows(frame)))
         before = layout
     return seen
 

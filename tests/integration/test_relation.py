@@ -124,12 +124,12 @@ def test_runs_and_tail_together_are_the_upstream(spark: SparkSession, tmp_path: 
     lake.scan(Span(None, None), 0, at=0)
     lake.fold(lake.layout(), 0)
     with lake.meta.write() as c:
-        held = acquired(c)
+        lease = acquired(c)
     writer = runs.RunWriter(lake.storage, lake.meta, lake.overlays.changes)
     for _ in range(6):
         h.run(12)
         index = lake.publish()
-        made = writer.write(lake.relation, lake.layout(), index, lake.overlays._sees(lake.relation), held, limit=10)
+        made = writer.write(lake.relation, lake.layout(), index, lake.overlays._sees(lake.relation), lease, limit=10)
         assert made.runs
         h.run(5)
         index = lake.publish()

@@ -92,7 +92,7 @@ class Based:
         self.while_merging: Callable[[], None] = lambda: None
         with self.meta.write() as c:
             self.id = self._define(c)
-            self.held = serving(c)
+            self.leases = serving(c)
         self.committer = self.new_committer()
 
     def _define(self, c: sa.Connection) -> int:
@@ -108,7 +108,7 @@ class Based:
         return id
 
     def new_committer(self) -> Committer:
-        return Committer(self.home, self.held, self)
+        return Committer(self.home, self.leases, self)
 
     @property
     def relation(self) -> RelationInfo:
@@ -165,8 +165,8 @@ class Based:
     def restart_capture(self) -> None:
         """Another capture takes over at meta's position."""
         with self.meta.write() as c:
-            self.log.held = taken_over(c, self.log.held.name)
-        with self.meta.owned(self.log.held) as c:
+            self.log.lease = taken_over(c, self.log.lease.name)
+        with self.meta.owned(self.log.lease) as c:
             segments.cut_back(c, self.log.id)
         self.log.writer = self.log.flow()
 
@@ -180,21 +180,21 @@ class Based:
         index = self.log.info().committed_index
         rows = {k: v for k, v in self.states[index].items() if _inside(chosen.span, k)}
         where = self.home.storage, self.relation.base_path, SCHEMA
-        with FileWriter(*where, self.held.server.permit, scan_label(chosen.id), key=("id",)) as files:
+        with FileWriter(*where, self.leases.server.permit, scan_label(chosen.id), key=("id",)) as files:
             for part in _table(rows).to_batches():
                 files.write(part)
             written = files.close()
-        with self.meta.owned(self.held.server) as c:
+        with self.meta.owned(self.leases.server) as c:
             spans.scanned(c, chosen.id, ScanResult(f"at {index}", "0/1", written, len(rows)), index, "")
         return True
 
     def publish(self) -> None:
-        epoch.publish_if_moved(self.meta, self.held.server)
+        epoch.publish_if_moved(self.meta, self.leases.server)
 
     def remove(self, relation: RelationInfo, spans: list[Span], app_id: str, version: int) -> int:
         raise AssertionError("no span is read again here")
 
-    def merge(self, relation: RelationInfo, layout: Layout, index: int, app_id: str, version: int) -> int:
+    def fold(self, relation: RelationInfo, layout: Layout, index: int, app_id: str, version: int) -> int:
         """The fold, by another engine's MERGE."""
         self.while_merging()
         wanted = {k: v for k, v in self.states[index].items() if any(_inside(s.span, k) for s in layout.spans)}

@@ -59,7 +59,7 @@ class Commits:
     """A home with a connection, a table that is being filled, and the committer of its base."""
 
     home: Home
-    held: Leases
+    leases: Leases
     capture: Lease
     connection_id: int
     relation_id: int
@@ -74,8 +74,8 @@ class Commits:
         home = Home.open(path)
         with home.meta.write() as c:
             connection_id = _connection(c)
-            held, capture = serving(c), acquired(c, Name.connection(connection_id))
-        made = cls(home, held, capture, connection_id, 0)
+            leases, capture = serving(c), acquired(c, Name.connection(connection_id))
+        made = cls(home, leases, capture, connection_id, 0)
         made.relation_id = made.add_relation("t", spans_of, ordered=ordered, planned=planned)
         made.restart()
         return made
@@ -96,7 +96,7 @@ class Commits:
 
     def restart(self) -> Committer:
         """Another process's committer, which knows what meta knows."""
-        self.committer = Committer(self.home, self.held, self)
+        self.committer = Committer(self.home, self.leases, self)
         return self.committer
 
     def cover(self) -> Epoch | None:
@@ -159,7 +159,7 @@ class Commits:
             return None if newest is None else epochs.layout_at(c, self.relation_id, newest.id)
 
     def publish(self) -> Epoch | None:
-        return epoch.publish_if_moved(self.home.meta, self.held.server)
+        return epoch.publish_if_moved(self.home.meta, self.leases.server)
 
     def ids(self, version: int | None = None) -> list[int]:
         """The base's contents, at a version or now."""
@@ -169,7 +169,7 @@ class Commits:
     def delta_version(self) -> int:
         return base.current_version(self.home.storage, self.relation.base_path)
 
-    def merge(self, relation: RelationInfo, layout: Layout, index: int, app_id: str, version: int) -> int:
+    def fold(self, relation: RelationInfo, layout: Layout, index: int, app_id: str, version: int) -> int:
         """A commit as a fold makes it: with the intent's number."""
         self.merging()
         self.merged.append((index, version))

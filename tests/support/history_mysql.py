@@ -19,14 +19,14 @@ class PlacedModel(Model):
 
     late: Random | None = None
 
-    def place_of(self, commits: int) -> int:
+    def address_of(self, commits: int) -> int:
         """The number of the place after `commits` commits."""
         return FILE << 36 | (4 + commits * EVENT_BYTES)
 
     def commit_record(self, who: int) -> None:
         txn = self._open(who)
         if txn is not None and txn.writes:
-            txn.xid = self.place_of(len(self.commits))
+            txn.xid = self.address_of(len(self.commits))
         super().commit_record(who)
 
     def scan(self, span: int) -> None:
@@ -39,7 +39,7 @@ class PlacedModel(Model):
 
     def low(self) -> int:
         """A place before which nothing is invisible."""
-        proven = min((t.xid for t in self.running if t.logged), default=self.place_of(len(self.commits)))
+        proven = min((t.xid for t in self.running if t.logged), default=self.address_of(len(self.commits)))
         if self.late is None:
             return proven
-        return max(self.place_of(0), proven - self.late.randrange(3) * EVENT_BYTES)
+        return max(self.address_of(0), proven - self.late.randrange(3) * EVENT_BYTES)

@@ -33,12 +33,12 @@ class Log:
                 txn=100,
                 server_life="",
             )
-            self.held: Lease = acquired(c, Name.connection(self.id))
+            self.lease: Lease = acquired(c, Name.connection(self.id))
         self.writer = self.flow()
 
     def flow(self) -> SegmentWriter:
         """A writer as at the beginning of a flow."""
-        return SegmentWriter(self.home.meta, self.home.storage, self.held, self.info(), PostgresFraming())
+        return SegmentWriter(self.home.meta, self.home.storage, self.lease, self.info(), PostgresFraming())
 
     def info(self) -> Any:
         with self.home.meta.read() as c:

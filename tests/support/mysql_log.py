@@ -13,7 +13,7 @@ import numpy as np
 from headwater.errors import DefinitionError
 from headwater.model import Column, Op, SchemaVersion
 from headwater.source.base import Inbox
-from headwater.source.frames import FramedTo, Frames, Relation, Taken
+from headwater.source.frames import Described, FramedTo, Frames, Taken
 from headwater.source.mysql.begin import place_now
 from headwater.source.mysql.binlog.position import Position, table_number
 from headwater.source.mysql.catalog.catalog import describe_table
@@ -94,7 +94,7 @@ class LogReader:
         self.position = now(self.database)
         self.next_index = 1
         self.last_txn = 0
-        self.relations: list[Relation] = []
+        self.relations: list[Described] = []
         self.frames: list[Frames] = []
 
     @property

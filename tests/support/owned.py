@@ -15,16 +15,16 @@ LASTS_S = 3600.0  # nobody renews it: a busy machine must not let it expire
 
 def acquired(c: Connection, what: Name | None = None, by: str = "me") -> Lease:
     """A lease that nobody else holds, on the server unless something else is named."""
-    held = acquire(c, what or Name.server(), Owner(HERE, by), lasts_s=LASTS_S)
-    assert held is not None
-    return held
+    lease = acquire(c, what or Name.server(), Owner(HERE, by), lasts_s=LASTS_S)
+    assert lease is not None
+    return lease
 
 
 def taken_over(c: Connection, what: Name | None = None, by: str = "another") -> Lease:
     """The lease of somebody who still believes in it."""
-    held = acquire(c, what or Name.server(), Owner(HERE, by), alone=True, lasts_s=LASTS_S)
-    assert held is not None
-    return held
+    lease = acquire(c, what or Name.server(), Owner(HERE, by), alone=True, lasts_s=LASTS_S)
+    assert lease is not None
+    return lease
 
 
 def serving(c: Connection) -> Leases:

@@ -32,7 +32,7 @@ class ScanJob:
     base_path: str  # of the base, in the storage
     permit: Permit  # under which the files are written
     label: str  # prefix of their names
-    slice_s: float = DEFAULTS.slice_s  # then the scan stops, so that control takes effect soon
+    scan_s: float = DEFAULTS.scan_s  # then the scan stops, so that control takes effect soon
     lock_timeout_s: float = LOCK_TIMEOUT_S
     batch_bytes: int = SCAN_BATCH_BYTES
     row_group_bytes: int = ROW_GROUP_BYTES
@@ -69,13 +69,13 @@ def job_for(
 
 
 def scan_span(job: ScanJob, hooks: Hooks = lambda _: None) -> ScanResult:
-    """Reads the span, or as much as fits into `slice_s` and `max_rows`, into files; they are durable on return.
+    """Reads the span, or as much as fits into `scan_s` and `max_rows`, into files; they are durable on return.
 
     Nothing is committed anywhere: the caller records the result as an intent and adds the files to the base. If the
     scan fails, its files are removed.
     """
-    deadline = time.monotonic() + job.slice_s
-    progress = _Progress(job)
+    deadline = time.monotonic() + job.scan_s
+    converter = _Converter(job)
     with (
         job.reach.open_scan(
             job.table, lock_timeout_s=job.lock_timeout_s, batch_bytes=job.batch_bytes, hooks=hooks
@@ -96,9 +96,9 @@ def scan_span(job: ScanJob, hooks: Hooks = lambda _: None) -> ScanResult:
         hooks("scan.before_rows")
         stopped_at: Bound | None = None
         for batch in scan.batches(job.span, job.max_rows):
-            writer.write(progress.convert(batch))
+            writer.write(converter.convert(batch))
             hooks("scan.batch")
-            full = 0 < job.max_rows <= progress.rows
+            full = 0 < job.max_rows <= converter.rows
             if batch.num_rows and (full or time.monotonic() >= deadline):
                 stopped_at = scan.bound_after(batch)
                 scan.stop()
@@ -111,14 +111,14 @@ def scan_span(job: ScanJob, hooks: Hooks = lambda _: None) -> ScanResult:
         saw=scan.seen.saw,
         high=scan.seen.high,
         files=files,
-        rows=progress.rows,
-        unrepresentable=dict(progress.unrepresentable),
+        rows=converter.rows,
+        unrepresentable=dict(converter.unrepresentable),
         stopped_at=None if stopped_at == job.span.hi else stopped_at,  # it had reached the end
         server_life=scan.seen.server_life,
     )
 
 
-class _Progress:
+class _Converter:
     """Converts batches to lake types and counts unrepresentable values."""
 
     def __init__(self, job: ScanJob) -> None:

@@ -1,4 +1,4 @@
-"""A capture's sign of life: sent for as long as its main thread keeps its promises."""
+"""A capture's sign of life: sent for as long as its main thread extends its deadline in time."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ OPEN_S = 600.0  # opening a log: this takes many queries to an upstream, and aft
 
 
 class Liveness:
-    """Says `alive` every few seconds, in its own thread, until the time that the main thread promised has run out.
+    """Reports `alive` every few seconds, in its own thread, until the main thread's deadline has passed.
 
     So a stopped process is silent immediately, and one whose main thread hangs is silent soon after; a main thread
-    that waits for a disk, an upstream or a slot keeps promising, and is heard.
+    that waits for a disk, an upstream or a slot keeps extending it, and is heard.
     """
 
     def __init__(
@@ -27,28 +27,28 @@ class Liveness:
     ) -> None:
         self._say = say
         self._clock = clock
-        self._every_s = silence_s / 10  # one lost word is not silence
+        self._every_s = silence_s / 10  # one lost report is not silence
         self._until = clock() + OPEN_S
         self._done = threading.Event()
 
     def start(self) -> None:
         threading.Thread(target=self._run, name="liveness", daemon=True).start()
 
-    def promise(self, within_s: float = STEP_S) -> None:
+    def extend_deadline(self, within_s: float = STEP_S) -> None:
         """Called by the main thread: it will call again within this time."""
         self._until = self._clock() + within_s
 
     def stop(self) -> None:
         self._done.set()
 
-    def speak(self) -> bool:
-        """Says a word if the promise is kept; False if not."""
-        kept = self._clock() <= self._until
-        if kept:
+    def report_alive(self) -> bool:
+        """Reports that the capture is alive; False if the deadline has passed."""
+        alive = self._clock() <= self._until
+        if alive:
             self._say("alive")
-        return kept
+        return alive
 
     def _run(self) -> None:
-        self.speak()
+        self.report_alive()
         while not self._done.wait(self._every_s):
-            self.speak()
+            self.report_alive()

@@ -5,7 +5,7 @@
 
 It prints `published INDEX POSITION` on stdout after each publication (and `reached` at the requested end),
 `alive` every few seconds, and `refused ERROR` if it cannot start at all. It ends when stdin closes or on SIGTERM, and
-keeps the connection's state in meta. `hold` on stdin makes it wait, at the end of a transaction, until `go`.
+keeps the connection's state in meta. `pause` on stdin makes it wait, at the end of a transaction, until `resume`.
 Whatever it received but did not publish comes again after the next start.
 """
 
@@ -51,7 +51,7 @@ from headwater.storage import LocalStorage, Storage
 
 BACKOFF = Backoff(0.5, 30.0)
 RENEW_S = config.LEASE_S / 3
-HOLD, GO = "hold", "go"  # commands of the server on stdin
+PAUSE, RESUME = "pause", "resume"  # commands of the server on stdin
 M_ARENA_MAX, M_MMAP_THRESHOLD = -8, -3  # malloc.h
 
 log = logging.getLogger("headwater.capture")
@@ -76,9 +76,9 @@ class Capture:
         self._reached = False
         self._id = connection_id
         self._owner = owner
-        self._held: Lease | None = None
+        self._acquired: Lease | None = None
         self._stopping = threading.Event()
-        self._held_back = threading.Event()
+        self._paused = threading.Event()
         self._flow: Log | None = None
         self._liveness = Liveness(_say, silence_s=settings.capture_silence_s)
 
@@ -88,9 +88,9 @@ class Capture:
         if self._flow is not None:
             self._flow.wake()
 
-    def hold(self, wait: bool) -> None:
+    def pause(self, wait: bool) -> None:
         """Publishes no more transactions while `wait` is true; may be called from any thread."""
-        (self._held_back.set if wait else self._held_back.clear)()
+        (self._paused.set if wait else self._paused.clear)()
 
     def run(self, *, alone: bool = False) -> int:
         """Captures until stopped; returns the exit status. `alone`: no other capture of this home is alive."""
@@ -118,20 +118,20 @@ class Capture:
 
     @property
     def _lease(self) -> Lease:
-        assert self._held is not None
-        return self._held
+        assert self._acquired is not None
+        return self._acquired
 
     def _acquire(self, alone: bool) -> None:
         with self._meta.write() as c:
-            self._held = lease.acquire(c, Name.connection(self._id), self._owner, alone=alone)
-        if self._held is None:
+            self._acquired = lease.acquire(c, Name.connection(self._id), self._owner, alone=alone)
+        if self._acquired is None:
             raise FencedError("job.fenced", f"connection {self._id} is being captured by another process")
 
     def _repeat(self) -> None:
         """Runs one flow after another; waits out a broken connection or a busy slot."""
         wait_s = 0.0
         while not self._stopping.is_set():
-            self._liveness.promise(OPEN_S)
+            self._liveness.extend_deadline(OPEN_S)
             if self._reached:
                 _say("reached")
                 self._stopping.wait(0.5)
@@ -209,9 +209,9 @@ class Capture:
 
         thread = WriterThread(writer, published, self._trouble)
         try:
-            promise, settings = self._liveness.promise, self._settings
+            extend_deadline, settings = self._liveness.extend_deadline, self._settings
             receiver = Receiver(
-                flow, thread, heartbeat, self._stopping, self._until, promise, settings, self._held_back
+                flow, thread, heartbeat, self._stopping, self._until, extend_deadline, settings, self._paused
             )
             receiver.run()
         finally:
@@ -236,7 +236,7 @@ class Capture:
             "" if error is None else f": {error.code}: {error.message}",
         )
         try:
-            with self._meta.write() if self._held is None else self._meta.owned(self._held) as c:
+            with self._meta.write() if self._acquired is None else self._meta.owned(self._acquired) as c:
                 connections.set_state(c, self._id, state, error)
         except (FencedError, HeadwaterError, sa.exc.OperationalError) as e:
             log.warning("the state could not be stored: %s", e)
@@ -265,8 +265,8 @@ def _watch_stdin(capture: Capture) -> None:
         while data := os.read(0, 4096):  # not through sys.stdin, whose lock a thread must not hold when Python exits
             *lines, rest = (rest + data).split(b"\n")
             for word in (line.decode().strip() for line in lines):
-                if word in (HOLD, GO):
-                    capture.hold(word == HOLD)
+                if word in (PAUSE, RESUME):
+                    capture.pause(word == PAUSE)
     capture.stop()
 
 

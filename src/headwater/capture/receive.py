@@ -60,9 +60,9 @@ class Receiver:
         heartbeat: Heartbeat,
         stopping: threading.Event,
         until: Until | None = None,
-        promise: Callable[[], None] = lambda: None,
+        extend_deadline: Callable[[], None] = lambda: None,
         settings: Settings = DEFAULTS,
-        held_back: threading.Event | None = None,
+        paused: threading.Event | None = None,
     ) -> None:
         self.reached = False  # the end that `until` names
         self._until = until
@@ -71,8 +71,8 @@ class Receiver:
         self._thread = thread
         self._heartbeat = heartbeat
         self._stopping = stopping
-        self._held_back = held_back or threading.Event()  # set while the changelog is too far ahead
-        self._promise = promise  # called repeatedly: we are not hanging
+        self._paused = paused or threading.Event()  # set while the changelog is too far ahead
+        self._extend_deadline = extend_deadline  # called repeatedly: we are not hanging
         self._every_s = settings.flush_interval_s
         self._most_bytes = settings.flush_bytes
         self._inbox = Inbox()
@@ -83,7 +83,7 @@ class Receiver:
     def run(self) -> None:
         """Receives until stopped, or until the requested end is reached."""
         while not self._stopping.is_set() and not self.reached:
-            self._promise()
+            self._extend_deadline()
             self._flow.receive(self._inbox, self._wake_at(), self._most_bytes)
             self._thread.check()
             self._heartbeat.check()
@@ -158,14 +158,14 @@ class Receiver:
     def _wait_for_writer(self) -> None:
         """Waits until the last batch is published; meanwhile the upstream must not take us for dead."""
         while not self._thread.wait_idle(STILL_WAITING_S) and not self._stopping.is_set():
-            self._promise()
+            self._extend_deadline()
             self._acknowledge()
         self._thread.check()
 
     def _wait_while_held(self) -> None:
         """Waits while the changelog is too far ahead; not inside a transaction, which cannot be folded yet."""
-        while self._held_back.is_set() and not self._open and not self._stopping.wait(STILL_WAITING_S):
-            self._promise()
+        while self._paused.is_set() and not self._open and not self._stopping.wait(STILL_WAITING_S):
+            self._extend_deadline()
             self._acknowledge()
             self._thread.check()
             self._heartbeat.check()

@@ -1,6 +1,6 @@
 """The Debezium-shaped view of a changelog: before, after, source, op, ts_ms, transaction, built on demand.
 
-It is not how changes are stored and not a hot path: the caller limits it to some ten thousand rows.
+It is not how changes are stored and not a hot path: without a range the caller limits it to some ten thousand rows.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _SECOND_0 = dt.datetime(1970, 1, 1)
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class TableSource:
     """Where the changes of one table come from, as shown in `source`."""
 
     version: str
@@ -48,10 +48,10 @@ class Place:
     database: str
     schema: str
     table: str
-    origin: Callable[[int, int], dict[str, Any]]  # (commit, txn) → what this kind of database adds
+    source_block: Callable[[int, int], dict[str, Any]]  # (commit, txn) → what this kind of database adds
 
 
-def envelope(changes: pa.Table, transactions: pa.Table, key: Sequence[str], place: Place) -> pa.Table:
+def envelope(changes: pa.Table, transactions: pa.Table, key: Sequence[str], source: TableSource) -> pa.Table:
     """One row per change, in the given order: index, and before, after, source, transaction as JSON text.
 
     `changes` is the output of decoding (the table's columns, `__index`, `__op`, `__missing`, `__old`), `transactions`
@@ -61,7 +61,7 @@ def envelope(changes: pa.Table, transactions: pa.Table, key: Sequence[str], plac
     names = [n for n in changes.schema.names if n not in OURS]
     commits = _commits(changes, transactions)
     rows = [
-        _row(change, commit, names, key, place) for change, commit in zip(changes.to_pylist(), commits, strict=True)
+        _row(change, commit, names, key, source) for change, commit in zip(changes.to_pylist(), commits, strict=True)
     ]
     return pa.Table.from_pylist(rows, schema=SCHEMA)
 
@@ -82,7 +82,7 @@ def _commits(changes: pa.Table, transactions: pa.Table) -> Iterator[dict[str, An
 
 
 def _row(
-    change: dict[str, Any], commit: dict[str, Any], names: list[str], key: Sequence[str], place: Place
+    change: dict[str, Any], commit: dict[str, Any], names: list[str], key: Sequence[str], source: TableSource
 ) -> dict[str, Any]:
     op = Op(change[OP])
     missing = {names[i] for i in change[MISSING] or ()}
@@ -97,7 +97,7 @@ def _row(
         "index": change[INDEX],
         "before": None if before is None else _json(before),
         "after": _json(after) if op in (Op.INSERT, Op.UPDATE) else None,
-        "source": _json(_source(commit, ts_ms, place)),
+        "source": _json(_source(commit, ts_ms, source)),
         "op": _OPS[op],
         "ts_ms": ts_ms,
         "transaction": _json(
@@ -106,16 +106,16 @@ def _row(
     }
 
 
-def _source(commit: dict[str, Any], ts_ms: int, place: Place) -> dict[str, Any]:
+def _source(commit: dict[str, Any], ts_ms: int, source: TableSource) -> dict[str, Any]:
     return {
-        "version": place.version,
-        "name": place.connection,
+        "version": source.version,
+        "name": source.connection,
         "ts_ms": ts_ms,
         "snapshot": "false",
-        "db": place.database,
-        "schema": place.schema,
-        "table": place.table,
-        **place.origin(commit["commit"], commit["txn"]),
+        "db": source.database,
+        "schema": source.schema,
+        "table": source.table,
+        **source.source_block(commit["commit"], commit["txn"]),
     }
 
 

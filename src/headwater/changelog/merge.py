@@ -84,7 +84,7 @@ def merge_once(
     meta: Meta,
     storage: Storage,
     connection_id: int,
-    held: Lease,
+    lease: Lease,
     *,
     now: float,
     age_s: float,
@@ -102,18 +102,18 @@ def merge_once(
         old = [] if due is None else segments.between(c, connection_id, *due)
     if not old:
         return None
-    with held.under_way.writing(segment.folder(connection_id)):
-        return _replace(meta, storage, held, old, at)
+    with lease.under_way.writing(segment.folder(connection_id)):
+        return _replace(meta, storage, lease, old, at)
 
 
 def _replace(
-    meta: Meta, storage: Storage, held: Lease, old: Sequence[Segment], at: Callable[[str], None]
+    meta: Meta, storage: Storage, lease: Lease, old: Sequence[Segment], at: Callable[[str], None]
 ) -> Segment | None:
-    path = segment.new_merged_path(old[0].connection_id, old[0].first_index, old[-1].last_index, held.permit)
+    path = segment.new_merged_path(old[0].connection_id, old[0].first_index, old[-1].last_index, lease.permit)
     new = write(storage, path, old)
     try:
         at("segments.merged")
-        with meta.owned(held) as c:
+        with meta.owned(lease) as c:
             done = merged.replace(c, old, new)
     except BaseException:
         _remove_unpublished(meta, storage, new)

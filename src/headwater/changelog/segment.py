@@ -19,7 +19,7 @@ from headwater.kernel import kernel
 from headwater.model import Op
 from headwater.ownership.permit import Permit
 from headwater.source.base import Bytes, Longs
-from headwater.source.frames import Frames, Ops, Relation, Transactions
+from headwater.source.frames import Described, Frames, Ops, Transactions
 from headwater.storage import Storage
 
 SCHEMA = pa.schema(
@@ -43,7 +43,7 @@ OPTIONS = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)  # the ot
 class Group:
     """The rows of a batch that one table wrote under one row description."""
 
-    relation: Relation
+    relation: Described
     rows: Longs  # row numbers in the batch, ascending
     first_index: int
     last_index: int
@@ -70,9 +70,9 @@ def is_merged(path: str) -> bool:
     return path.rsplit("/", 1)[-1].startswith("merged-")
 
 
-def group(frames: Frames, known: dict[int, Relation]) -> list[Group]:
+def group(frames: Frames, known: dict[int, Described]) -> list[Group]:
     """The rows by table and relation message; `known` are the tables described in earlier batches of this flow."""
-    sent: dict[int, list[Relation]] = {}
+    sent: dict[int, list[Described]] = {}
     for relation in frames.relations:
         sent.setdefault(relation.upstream_id, []).append(relation)
     groups = []
@@ -93,7 +93,7 @@ def _by_table(upstream_id: Longs) -> list[tuple[int, Longs]]:
     return list(zip(tables.tolist(), np.split(order, starts[1:]), strict=True))
 
 
-def _versions(table: int, sent: list[Relation], known: dict[int, Relation]) -> list[Relation]:
+def _versions(table: int, sent: list[Described], known: dict[int, Described]) -> list[Described]:
     """A table's relation messages, without repetitions."""
     versions = [known[table]] if table in known else []
     for relation in sent:
@@ -111,12 +111,12 @@ def _pieces(lengths: Longs, rows: Longs) -> list[Longs]:
     return np.split(rows, np.flatnonzero(np.diff(np.cumsum(lengths) >> 30)) + 1)
 
 
-def same(a: Relation, b: Relation) -> bool:
+def same(a: Described, b: Described) -> bool:
     """Whether both describe rows in the same way."""
     return (a.schema, a.table, a.identity, a.columns, a.broken) == (b.schema, b.table, b.identity, b.columns, b.broken)
 
 
-def _group(frames: Frames, relation: Relation, rows: Longs) -> Group:
+def _group(frames: Frames, relation: Described, rows: Longs) -> Group:
     truncates = int(np.count_nonzero(frames.op[rows] == Op.TRUNCATE))
     first, last = frames.first_index + int(rows[0]), frames.first_index + int(rows[-1])
     return Group(relation, rows, first, last, truncates)

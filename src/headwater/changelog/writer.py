@@ -19,7 +19,7 @@ from headwater.meta.store import Meta
 from headwater.model import ConnectionInfo, Part, Segment
 from headwater.ownership.lease import Lease
 from headwater.source.base import Bytes, Inbox, Longs
-from headwater.source.frames import FramedTo, Frames, Framing, Relation
+from headwater.source.frames import Described, FramedTo, Frames, Framing
 from headwater.storage import Storage
 
 RETRY = Backoff(0.25, 5.0)  # a full disk is checked again as often as the last one says
@@ -31,10 +31,10 @@ Point = Callable[[str], None]
 class _Unanswered:
     """A batch that was handed to meta: what holds once it is known to be published."""
 
-    relations: tuple[Relation, ...]
+    relations: tuple[Described, ...]
     after: FramedTo
     committed: int
-    versions: dict[int, tuple[Relation, int]]
+    versions: dict[int, tuple[Described, int]]
     path: str = ""  # of its segment
 
 
@@ -45,18 +45,18 @@ class SegmentWriter:
         self,
         meta: Meta,
         storage: Storage,
-        held: Lease,
+        lease: Lease,
         connection: ConnectionInfo,
         framing: Framing,
         at: Point = lambda point: None,
     ) -> None:
         self._meta = meta
         self._storage = storage
-        self._held = held
+        self._lease = lease
         self._id = connection.id
         self._at = at
-        self._known: dict[int, Relation] = {}  # what the flow last said about each table
-        self._versions: dict[int, tuple[Relation, int]] = {}  # what meta has of it, and its id there
+        self._known: dict[int, Described] = {}  # what the flow last said about each table
+        self._versions: dict[int, tuple[Described, int]] = {}  # what meta has of it, and its id there
         self._committed = connection.committed_index
         self._framing = framing
         self._memory = HomeMemory(meta, storage, connection.id, framing.number(connection.resume_position))
@@ -91,12 +91,12 @@ class SegmentWriter:
 
     def renew(self) -> None:
         """Renews the lease while there is nothing to write."""
-        with self._meta.owned(self._held):
+        with self._meta.owned(self._lease):
             pass
 
     def ensure_owned(self) -> None:
         """Raises if the lease has expired, so that another capture may have taken over."""
-        self._held.ensure()
+        self._lease.ensure()
 
     def _was_published(self, last: _Unanswered) -> bool:
         """Whether an earlier attempt at this batch was committed although its response was an error.
@@ -104,7 +104,7 @@ class SegmentWriter:
         Then it must not be repeated, not even in part: files that it published may already have readers. Asked by a
         write, which waits until a COMMIT still in progress has ended.
         """
-        with self._meta.owned(self._held) as c:
+        with self._meta.owned(self._lease) as c:
             now = connections.get(c, self._id)
         return (now.last_index, now.position) == (last.after.next_index - 1, last.after.position)
 
@@ -126,13 +126,13 @@ class SegmentWriter:
 
     def _write_position(self, frames: Frames, after: FramedTo) -> None:
         self._unanswered = _Unanswered(tuple(frames.relations), after, self._committed, self._versions)
-        with self._meta.owned(self._held) as c:
+        with self._meta.owned(self._lease) as c:
             connections.advance(c, self._id, after.position)
         self._at("position.published")
 
     def _write_segment(self, frames: Frames, after: FramedTo) -> None:
         groups = segment.group(frames, self._known)
-        path = segment.new_path(self._id, frames.first_index, self._held.permit)
+        path = segment.new_path(self._id, frames.first_index, self._lease.permit)
         batches = [segment.changes_batch(frames, g.rows) for g in groups]
         batches.append(segment.transactions_batch(frames.transactions))
         size = segment.write(self._storage, path, batches, self._at)
@@ -157,7 +157,7 @@ class SegmentWriter:
         """One meta transaction: schema versions, parts, segment and progress."""
         versions = dict(self._versions)
         self._unanswered = _Unanswered(tuple(frames.relations), after, new.committed_index, versions, new.path)
-        with self._meta.owned(self._held) as c:
+        with self._meta.owned(self._lease) as c:
             parts = []
             for number, g in enumerate(groups):
                 table = g.relation.upstream_id
@@ -197,9 +197,9 @@ class _Job:
 class WriterThread:
     """Runs a SegmentWriter next to the receiver: while one batch is being written the next one is received.
 
-            A full disk or an unreachable meta is retried until it works; `troubled` is called with the error, and with
-        None when it is over. Any other error ends the thread and is raised by `check`. So does a lease that
-    expires meanwhile: its next owner waits for the upstream's log.
+    A full disk or an unreachable meta is retried until it works; `troubled` is called with the error, and with None
+    when it is over. Any other error ends the thread and is raised by `check`. So does a lease that expires meanwhile:
+    its next owner waits for the upstream's log.
     """
 
     def __init__(

@@ -139,7 +139,7 @@ class _Begun:
 def _begin(target: Target, cut: UpstreamCut, reach: Callable[[str], int], lakes: Executor) -> _Begun | None:
     """Reads the upstream at a cut, and the lake in parallel; None if the snapshot can no longer read the table."""
     started = time.monotonic()
-    upstream = UpstreamRows(target.relation, cut, [s.span for s in merged(target.layout.spans)])
+    upstream = UpstreamRows(target.relation, cut, [s.span for s in joined(target.layout.spans)])
     theirs = upstream.digest()
     if theirs is None:
         return None
@@ -240,7 +240,7 @@ def _numbered(rows: DataFrame) -> DataFrame:
     return rows.toDF(*(f"c{i}" for i in range(len(rows.columns))))
 
 
-def merged(spans: Sequence[CoveredSpan]) -> list[CoveredSpan]:
+def joined(spans: Sequence[CoveredSpan]) -> list[CoveredSpan]:
     """The same covered keys in as few spans as possible, to send the upstream few queries."""
     result: list[CoveredSpan] = []
     for covered in spans:

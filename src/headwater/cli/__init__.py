@@ -4,8 +4,8 @@ In: arguments, a file, a terminal. Out: text, and 0 success, 1 failure, 2 invali
 Guarantees: results on stdout, everything else on stderr; never a stack trace; every error comes with a hint.
 Never: knowledge of the engine. It asks the facade, or the server that runs on the home.
 
-`app` the commands · `frame` errors and envelopes · `reach` the home · `render`, `values` results as text
-· `screen` progress of a run · `sql`, `shell`, `run`, `verify`, `status`, `demo` one command each.
+`app` the commands · `envelope` errors and envelopes · `reach` the home · `render`, `lines`, `values`, `words` results
+as text · `screen` progress of a run · `sql`, `shell`, `run`, `verify`, `status`, `settings`, `demo` one command each.
 """
 
 from headwater.cli.app import main

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from headwater import __version__, config
-from headwater.cli import frame
+from headwater.cli import envelope
 from headwater.settings.load import Given
 
 app = typer.Typer(
@@ -85,7 +85,7 @@ def run(
     """Apply definitions and keep their tables fresh."""
     from headwater.cli.run import run as carry_out
 
-    with frame.envelope("run", json, home) as reply:
+    with envelope.around("run", json, home) as reply:
         reply.result = carry_out(
             file,
             config.home_from(home),
@@ -121,7 +121,7 @@ def sql(
     """Run statements at the newest epoch; start a shell when given none."""
     from headwater.cli.sql import run_sql, wanted_of
 
-    with frame.envelope("sql", False, home):
+    with envelope.around("sql", False, home):
         wanted = wanted_of(require_complete, timeout, max_age)
         given = Given.of(config_file, set, master)
         run_sql(command, file, config.home_from(home), format=str(format), wanted=wanted, given=given)
@@ -136,7 +136,7 @@ def verify(
     """Compare the lake with the upstream at one cut."""
     from headwater.cli.verify import verify as carry_out
 
-    with frame.envelope("verify", json, home) as reply:
+    with envelope.around("verify", json, home) as reply:
         reply.result, reply.ok = carry_out(table, config.home_from(home), quiet=json)
 
 
@@ -149,7 +149,7 @@ def status(
     """Show the state of connections and tables."""
     from headwater.cli.status import status as carry_out
 
-    with frame.envelope("status", json, home) as reply:
+    with envelope.around("status", json, home) as reply:
         reply.result = carry_out(config.home_from(home), once=once, quiet=json)
 
 
@@ -164,7 +164,7 @@ def settings(
     """Show every setting, its value and its origin."""
     from headwater.cli.settings import settings as carry_out
 
-    with frame.envelope("settings", json, home) as reply:
+    with envelope.around("settings", json, home) as reply:
         reply.result = carry_out(config.home_from(home), Given.of(config_file, set, master), quiet=json)
 
 
@@ -184,7 +184,7 @@ def demo(
     """Run a guided demo: a real database, a busy shop and its lake."""
     from headwater.cli.demo import demo as carry_out
 
-    with frame.envelope("demo", False, home):
+    with envelope.around("demo", False, home):
         carry_out(source.value, home, keep=keep)
 
 
@@ -198,5 +198,5 @@ def setup() -> None:
 
 def main() -> None:
     """The program `headwater`: runs the command line and exits with its status."""
-    frame.prepare_streams()
-    sys.exit(frame.guarded(lambda: app(standalone_mode=False, prog_name="headwater")))
+    envelope.prepare_streams()
+    sys.exit(envelope.guarded(lambda: app(standalone_mode=False, prog_name="headwater")))

@@ -14,7 +14,7 @@ from typing import Any
 
 from rich.console import Console
 
-from headwater.cli import frame, render
+from headwater.cli import envelope, render
 from headwater.cli.reach import open_home
 from headwater.cli.screen import Screen
 from headwater.engine.results import TableStatus
@@ -39,7 +39,7 @@ def run(
     Returns the envelope's result; raises at the end if statements of the file failed.
     """
     err = render.console(sys.stderr)
-    text = "" if file is None else frame.read_text(file)
+    text = "" if file is None else envelope.read_text(file)
     steps(parse(text))  # parse everything before executing anything, and before Spark starts: a typo shows immediately
     stop = Stop()
     # py4j logs a dead JVM through the root logger, which without a handler gets one that prints everything to stderr;
@@ -74,14 +74,14 @@ def run(
 def _run(work: Callable[..., object], stop: Stop, err: Console, begun: str, *, quiet: bool) -> None:
     """Does the work with or without a progress screen; prints `begun` once the server runs."""
     if quiet:
-        work(progress=lambda tables: stop.hold())
+        work(progress=lambda tables: stop.install())
         return
     with Screen(err) as screen:
         stop.note = screen.note
         unsaid = [begun] if begun else []
 
         def progress(tables: list[TableStatus]) -> None:
-            stop.hold()
+            stop.install()
             while unsaid:
                 err.print(unsaid.pop())
             screen.update(tables)
@@ -99,9 +99,9 @@ class Stop:
     def __init__(self) -> None:
         self.asked = 0
         self.note: Callable[[str], None] = lambda text: print(text, file=sys.stderr)
-        self.hold()
+        self.install()
 
-    def hold(self) -> None:
+    def install(self) -> None:
         """Installs the signal handlers, repeatedly if needed: Spark takes Ctrl-C for itself when it starts."""
         if signal.getsignal(signal.SIGINT) != self._heard:
             signal.signal(signal.SIGINT, self._heard)
@@ -117,4 +117,4 @@ class Stop:
         if self.asked == 2:
             self.note("still stopping; once more stops immediately")
         else:
-            os._exit(frame.INTERRUPTED)
+            os._exit(envelope.INTERRUPTED)

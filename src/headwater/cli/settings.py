@@ -1,4 +1,4 @@
-"""`headwater settings`: every setting, its value, its origin and its meaning."""
+"""`headwater settings`: every setting, its value, where it was set and its meaning."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from headwater.engine.home import is_home
 from headwater.engine.results import Result
 from headwater.engine.serve.remote import find
 from headwater.settings.load import NOTHING, Given, load
-from headwater.settings.table import Line, Origin, lines, unset
+from headwater.settings.table import Line, SetBy, lines, unset
 
 COLUMNS = ("setting", "value", "from", "meaning")
 
@@ -35,11 +35,11 @@ def settings(home: Path, given: Given, *, quiet: bool) -> dict[str, Any]:
 
 
 def _rows(found: list[Line]) -> Result:
-    cells = [(line.name, line.value or unset(line.name), _origin(line), line.meaning) for line in found]
+    cells = [(line.name, line.value or unset(line.name), _set_by(line), line.meaning) for line in found]
     columns = zip(*cells, strict=True)
     rows = pa.table({name: pa.array(column) for name, column in zip(COLUMNS, columns, strict=True)})
     return Result(COLUMNS, ("STRING",) * len(COLUMNS), rows)
 
 
-def _origin(line: Line) -> str:
-    return line.place if line.origin in (Origin.FILE, Origin.ENVIRONMENT) else str(line.origin)
+def _set_by(line: Line) -> str:
+    return line.location if line.set_by in (SetBy.FILE, SetBy.ENVIRONMENT) else str(line.set_by)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from headwater import __version__
-from headwater.cli import frame, render
+from headwater.cli import envelope, render
 from headwater.cli.sql import Printer, run_statements
 from headwater.engine.home import is_home
 from headwater.engine.running import Wanted
@@ -42,7 +42,7 @@ def shell(engine: Answering, home: Path, printer: Printer, wanted: Wanted) -> No
             except KeyboardInterrupt:
                 err.print("cancelled")
             except Exception as e:
-                frame.say_unexpected(e, frame.write_report(e, home))
+                envelope.say_unexpected(e, envelope.write_report(e, home))
 
 
 def statements(read: Callable[[str], str]) -> Iterator[str]:

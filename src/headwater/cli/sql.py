@@ -6,7 +6,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from headwater.cli import frame, render
+from headwater.cli import envelope, render
 from headwater.cli.reach import busy, reach
 from headwater.engine.results import Result
 from headwater.engine.running import Wanted
@@ -38,7 +38,7 @@ def run_sql(
         with reach(home, given) as engine:
             shell(engine, home, Printer(format), wanted)
         return
-    text = command if command is not None else frame.read_text(file) if file is not None else _stdin()
+    text = command if command is not None else envelope.read_text(file) if file is not None else _stdin()
     statements = parse(text)  # parse everything before executing anything: a typo at the end changes nothing
     printer = Printer(format)
     if statements:

@@ -21,12 +21,12 @@ BYTES_AT_ONCE = 512 << 20  # Arrow's offsets end at 2 GB
 
 @dataclass(frozen=True, slots=True)
 class RowLayout:
-    """How the log wrote a row under one schema: slots are ordinals of the relation's columns."""
+    """How the log wrote a row under one schema: ordinals are those of the relation's columns."""
 
-    slots: Any  # int32 per column of the message: the slot, or -1
-    identity: Any  # uint8 per slot: an old tuple of kind K has it
-    keys: Any  # int32: the slots of the key
-    types: tuple[UpstreamType | None, ...]  # per slot; None: the log has no such column
+    ordinals: Any  # int32 per column of the message: the ordinal, or -1
+    identity: Any  # uint8 per ordinal: an old tuple of kind K has it
+    keys: Any  # int32: the ordinals of the key
+    types: tuple[UpstreamType | None, ...]  # per ordinal; None: the log has no such column
     written: tuple[LogColumn, ...]  # the columns of the message
     whole_old: bool = False  # an UPDATE or a DELETE has the whole row before it
 
@@ -38,24 +38,24 @@ class RowLayout:
                 f"{version.schema}.{version.table}: {version.broken}; the log does not show what that did to the rows",
                 "RESYNC TABLE reads it again.",
             )
-        ordinals = {c.name: i for i, c in enumerate(columns)}
-        slots = np.array([ordinals.get(c.name, -1) for c in version.columns], dtype=np.int32)
+        ordinal_of = {c.name: i for i, c in enumerate(columns)}
+        ordinals = np.array([ordinal_of.get(c.name, -1) for c in version.columns], dtype=np.int32)
         identity = np.zeros(len(columns), dtype=np.uint8)
         types: list[UpstreamType | None] = [None] * len(columns)
-        for written, slot in zip(version.columns, slots, strict=True):
-            if slot < 0:
+        for written, ordinal in zip(version.columns, ordinals, strict=True):
+            if ordinal < 0:
                 continue
-            identity[slot] = written.key
-            types[slot] = _type_of(version, columns[slot], written)
+            identity[ordinal] = written.key
+            types[ordinal] = _type_of(version, columns[ordinal], written)
         for name in key:
             # a description without columns belongs to a TRUNCATE before any row: it says nothing about values
-            if types[ordinals[name]] is None and version.columns:
+            if types[ordinal_of[name]] is None and version.columns:
                 raise _schema_changed(version, f"key column {name} is gone")
-        _check_names(version, columns, slots)
+        _check_names(version, columns, ordinals)
         _check_key(version, columns, key)
-        keys = np.array([ordinals[k] for k in key], dtype=np.int32)
+        keys = np.array([ordinal_of[k] for k in key], dtype=np.int32)
         whole_old = dialect_of(columns[0].upstream).whole_old(version)
-        return cls(slots, identity, keys, tuple(types), version.columns, whole_old)
+        return cls(ordinals, identity, keys, tuple(types), version.columns, whole_old)
 
 
 def _type_of(version: SchemaVersion, column: Column, written: LogColumn) -> UpstreamType:
@@ -74,24 +74,26 @@ def _type_of(version: SchemaVersion, column: Column, written: LogColumn) -> Upst
     )
 
 
-def _check_names(version: SchemaVersion, columns: tuple[Column, ...], slots: Any) -> None:
+def _check_names(version: SchemaVersion, columns: tuple[Column, ...], ordinals: Any) -> None:
     """Raises if a followed column continues under another name, or gave its name to another one.
 
     A dropped column is NULL from then on, but only if it cannot have been renamed: no column that is not followed is in
     its place. Where columns have numbers, the log lists them in the order of these.
     """
-    found = [int(slot) for slot in slots if slot >= 0]
-    places = [columns[slot].upstream.place for slot in found]
+    found = [int(ordinal) for ordinal in ordinals if ordinal >= 0]
+    places = [columns[ordinal].upstream.place for ordinal in found]
     if any(a > b > 0 for a, b in pairwise(places)):
-        names = ", ".join(columns[slot].name for slot in found)
+        names = ", ".join(columns[ordinal].name for ordinal in found)
         raise _schema_changed(version, f"columns were renamed or re-created ({names})")
     for column in (c for i, c in enumerate(columns) if i not in set(found)):
-        before, after = 0, len(slots)
+        before, after = 0, len(ordinals)
         if column.upstream.place and all(places):
-            at = [i for i, slot in enumerate(slots) if slot >= 0]
+            at = [i for i, ordinal in enumerate(ordinals) if ordinal >= 0]
             before = max((i for i, p in zip(at, places, strict=True) if p < column.upstream.place), default=-1) + 1
-            after = min((i for i, p in zip(at, places, strict=True) if p > column.upstream.place), default=len(slots))
-        if any(slot < 0 for slot in slots[before:after]):
+            after = min(
+                (i for i, p in zip(at, places, strict=True) if p > column.upstream.place), default=len(ordinals)
+            )
+        if any(ordinal < 0 for ordinal in ordinals[before:after]):
             raise _schema_changed(version, f"column {column.name} is gone or was renamed")
 
 
@@ -109,7 +111,7 @@ def _check_key(version: SchemaVersion, columns: tuple[Column, ...], key: tuple[s
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Some changes and where their values are in `data`. Grids are (slots, rows); a negative length is no value."""
+    """Some changes and where their values are in `data`. Grids are (ordinals, rows); a negative length is no value."""
 
     batch: pa.RecordBatch
     layout: RowLayout

@@ -24,7 +24,7 @@ class Guard:
     """Does work for tables. Thread-safe."""
 
     home: Home
-    held: Leases
+    leases: Leases
 
     def attempt(self, job: str, relation_id: int, work: Callable[[], T], otherwise: T) -> T:
         """Does the work unless it is backing off after a failure.
@@ -59,7 +59,7 @@ class Guard:
         Does nothing if it was dropped meanwhile or has already stopped: the first error counts, because it tells up to
         where the table is intact.
         """
-        with self.home.meta.owned(self.held.of(Name.relation(relation_id))) as c:
+        with self.home.meta.owned(self.leases.of(Name.relation(relation_id))) as c:
             relation = relations.get_or_none(c, relation_id)
             if relation is None or relation.state is TableState.FAILED:
                 return

@@ -45,7 +45,7 @@ class Serving(Protocol):
         """The end of the upstream's log when it was last queried."""
         ...
 
-    def overlay(self, relation_id: int) -> int | None:
+    def overlay_changes(self, relation_id: int) -> int | None:
         """Changes that are not folded into the base, as of the last check; None before the first."""
         ...
 
@@ -53,7 +53,7 @@ class Serving(Protocol):
         """Size of the changes that are not in any base, as of the last check; None before the first."""
         ...
 
-    def holds_back(self, connection_id: int) -> bool:
+    def paused(self, connection_id: int) -> bool:
         """Whether the connection's capture is paused because its changelog is too far ahead."""
         ...
 

@@ -10,29 +10,29 @@ from collections.abc import Mapping
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from headwater import stored
 from headwater.config import PIN_S
 from headwater.meta.tables import cut, epoch, layout, pin
-from headwater.model import Cut, Epoch, Layout
-from headwater.stored import Json
+from headwater.model import Epoch, EpochEntry, Layout
 
 
-def publish(c: Connection, cuts: list[Cut], layouts: Mapping[int, Layout]) -> Epoch:
-    """A new epoch with its cuts and the layouts that begin with it, in the caller's transaction."""
+def publish(c: Connection, entries: list[EpochEntry], layouts: Mapping[int, Layout]) -> Epoch:
+    """A new epoch with its entries and the layouts that begin with it, in the caller's transaction."""
     now = time.time()
     result = c.execute(sa.insert(epoch).values(created_at=now))
     assert result.inserted_primary_key is not None
     id = int(result.inserted_primary_key[0])
-    if cuts:
+    if entries:
         c.execute(
             sa.insert(cut),
             [
                 {"epoch_id": id, "connection_id": x.connection_id, "index": x.index, "position": x.position}
-                for x in cuts
+                for x in entries
             ],
         )
     for relation_id, value in layouts.items():
-        c.execute(sa.insert(layout).values(relation_id=relation_id, epoch_id=id, body=Json.dump(value)))
-    return Epoch(id, now, tuple(cuts))
+        c.execute(sa.insert(layout).values(relation_id=relation_id, epoch_id=id, body=stored.dump(value)))
+    return Epoch(id, now, tuple(entries))
 
 
 def newest(c: Connection) -> Epoch | None:
@@ -44,8 +44,10 @@ def get(c: Connection, id: int) -> Epoch | None:
     row = c.execute(sa.select(epoch).where(epoch.c.id == id)).first()
     if row is None:
         return None
-    cuts = c.execute(sa.select(cut).where(cut.c.epoch_id == id).order_by(cut.c.connection_id))
-    return Epoch(id, row.created_at, tuple(Cut(x.connection_id, x._mapping["index"], x.position) for x in cuts))
+    entries = c.execute(sa.select(cut).where(cut.c.epoch_id == id).order_by(cut.c.connection_id))
+    return Epoch(
+        id, row.created_at, tuple(EpochEntry(x.connection_id, x._mapping["index"], x.position) for x in entries)
+    )
 
 
 def recent(c: Connection, limit: int) -> list[Epoch]:
@@ -61,7 +63,7 @@ def layout_at(c: Connection, relation_id: int, epoch_id: int) -> Layout | None:
         .order_by(layout.c.epoch_id.desc())
         .limit(1)
     ).scalar()
-    return None if body is None else Json.layout(body)
+    return None if body is None else stored.layout(body)
 
 
 def layouts_at(c: Connection, epoch_id: int) -> dict[int, Layout]:
@@ -74,7 +76,7 @@ def layouts_at(c: Connection, epoch_id: int) -> dict[int, Layout]:
     )
     same = sa.and_(newest.c.relation_id == layout.c.relation_id, newest.c.epoch_id == layout.c.epoch_id)
     rows = c.execute(sa.select(layout.c.relation_id, layout.c.body).join(newest, same))
-    return {id: Json.layout(body) for id, body in rows}
+    return {id: stored.layout(body) for id, body in rows}
 
 
 def needed_layouts(c: Connection, relation_id: int, oldest_epoch: int) -> list[Layout]:
@@ -84,7 +86,7 @@ def needed_layouts(c: Connection, relation_id: int, oldest_epoch: int) -> list[L
     ).all()
     needed = []
     for row in rows:
-        needed.append(Json.layout(row.body))
+        needed.append(stored.layout(row.body))
         if row.epoch_id <= oldest_epoch:
             break
     return needed
@@ -93,7 +95,7 @@ def needed_layouts(c: Connection, relation_id: int, oldest_epoch: int) -> list[L
 def base_versions(c: Connection, relation_id: int) -> set[int]:
     """The versions of a base that a readable epoch uses."""
     bodies = c.execute(sa.select(layout.c.body).where(layout.c.relation_id == relation_id)).scalars()
-    return {Json.layout(body).base_version for body in bodies}
+    return {stored.layout(body).base_version for body in bodies}
 
 
 def take_pin(c: Connection, epoch_id: int, owner: str, seconds: float = PIN_S) -> int:

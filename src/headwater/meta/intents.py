@@ -10,9 +10,9 @@ from typing import Any, ClassVar
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from headwater import stored
 from headwater.meta.tables import intent
 from headwater.model import DataFile, Span
-from headwater.stored import Json
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,14 +36,14 @@ class Fold:
 
 
 @dataclass(frozen=True, slots=True)
-class Upkeep:
+class Maintain:
     """Commits without changing the base's rows; `checkpoint`: it may have left a torn one of a recorded version."""
 
     kind: ClassVar[str] = "upkeep"
     checkpoint: bool = False
 
 
-Work = Cover | Fold | Upkeep
+Work = Cover | Fold | Maintain
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,10 +78,10 @@ def done(c: Connection, id: int) -> None:
 def _intent(id: int, relation_id: int, kind: str, body: dict[str, Any]) -> Intent:
     work: Work
     if kind == Cover.kind:
-        files, again = (DataFile(**f) for f in body["files"]), (Json.span(s) for s in body["again"])
+        files, again = (DataFile(**f) for f in body["files"]), (stored.span(s) for s in body["again"])
         work = Cover(tuple(body["spans"]), tuple(files), tuple(again))
     elif kind == Fold.kind:
         work = Fold(int(body["index"]), int(body["epoch"]), tuple(body["spans"]))
     else:
-        work = Upkeep(bool(body.get("checkpoint")))
+        work = Maintain(bool(body.get("checkpoint")))
     return Intent(id, relation_id, work, body.get("boot", ""))

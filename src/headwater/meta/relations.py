@@ -11,10 +11,10 @@ from functools import lru_cache
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Row
 
+from headwater import stored
 from headwater.errors import DefinitionError, HeadwaterError, base_damaged
 from headwater.meta.tables import intent, layout, notice, relation, run, span
 from headwater.model import Column, Control, Notice, RelationInfo, TableOrigin, TableState
-from headwater.stored import Json
 
 BESIDE = "\x01"  # prefix of the name of a relation that is built next to another one; no user can write it
 UNWATCHED = "table.unwatched"  # the code of the notice for a table whose upstream could not be checked
@@ -251,7 +251,7 @@ def notices(c: Connection, relation_id: int) -> list[Notice]:
 @lru_cache(maxsize=1024)
 def _columns(text: str) -> tuple[Column, ...]:
     """A table's columns, cached because they do not change: parsing them at every read of every table is slow."""
-    return Json.columns(text)
+    return stored.columns(text)
 
 
 def _info(r: Row[tuple[object, ...]]) -> RelationInfo:

@@ -41,7 +41,7 @@ def quiet(c: Connection, relation_id: int, last_change: int, index: int) -> None
     c.execute(sa.update(span).where(still).values(state=SpanState.SETTLED, saw=None, log_index=index))
 
 
-def merge(c: Connection, relation_id: int) -> int:
+def join(c: Connection, relation_id: int) -> int:
     """Merges settled neighbours with the same log index, so that meta stays small; returns how many were removed."""
     q = sa.select(span).where(span.c.relation_id == relation_id, span.c.state == SpanState.SETTLED)
     found = c.execute(q.order_by(span.c.ordinal)).all()

@@ -10,9 +10,9 @@ from functools import lru_cache
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Row
 
+from headwater import stored
 from headwater.meta.tables import span
 from headwater.model import Bound, DataFile, ScanResult, Span, SpanInfo, SpanState
-from headwater.stored import Json
 
 BEYOND = 1e9  # the ordinal of the span beyond the largest key; its parts are above, all other spans below
 SPARSE = 1e6  # between renumbered ordinals
@@ -286,7 +286,7 @@ def _own_and_following(c: Connection, relation_id: int, id: int) -> tuple[float,
 @lru_cache(maxsize=1 << 15)
 def parsed(bounds: str) -> Span:
     """The span that a row names."""
-    return Json.span(json.loads(bounds))
+    return stored.span(json.loads(bounds))
 
 
 def _info(r: Row[tuple[object, ...]]) -> SpanInfo:

@@ -96,13 +96,13 @@ class Meta:
             yield c
 
     @contextmanager
-    def owned(self, held: Lease) -> Iterator[Connection]:
+    def owned(self, owned: Lease) -> Iterator[Connection]:
         """A write transaction of an owner: FencedError unless the lease is still its own, which this renews."""
         asked_at = lease.clock()
         with self.write() as c:
-            lease.renew(c, held)
+            lease.renew(c, owned)
             yield c
-        held.renewed(asked_at)
+        owned.renewed(asked_at)
 
     def _prepare(self) -> None:
         with self.read() as c:  # every command opens the home: it must not wait for, nor hold up, a writer

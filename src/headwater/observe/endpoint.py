@@ -28,7 +28,7 @@ class _Server(ThreadingHTTPServer):
         log.debug("a scrape ended early", exc_info=True)
 
 
-class Endpoint:
+class MetricsEndpoint:
     """A running endpoint; `close()` stops it. `port` is the given one, or for 0 a free one."""
 
     def __init__(self, port: int, page: Callable[[], str]) -> None:
@@ -64,7 +64,7 @@ def observed(home: Home, port: int) -> Iterator[None]:
     if not port:
         yield
         return
-    endpoint = Endpoint(port, lambda: text(collect(home, home.live.server)))
+    endpoint = MetricsEndpoint(port, lambda: text(collect(home, home.live.server)))
     try:
         yield
     finally:

@@ -25,18 +25,18 @@ _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)  # on Linux the l
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """A process that can own something: its place (the name of its run directory) and its host and pid."""
+    """A process that can own something: its run directory, by name, and its host and pid."""
 
-    place: str
+    run_directory: str
     process: str
 
     def __str__(self) -> str:
-        return f"{self.place} {self.process}"
+        return f"{self.run_directory} {self.process}"
 
     @classmethod
     def parse(cls, text: str) -> Owner:
-        place, _, process = text.rpartition(" ")
-        return cls(place, process)
+        run_directory, _, process = text.rpartition(" ")
+        return cls(run_directory, process)
 
 
 @dataclass(slots=True)
@@ -95,8 +95,8 @@ class Leases:
 def acquire(c: Connection, what: Name, owner: Owner, *, alone: bool = False, lasts_s: float = LEASE_S) -> Lease | None:
     """The lease, with a new fence, if it is free, expired or already this owner's; None while someone else holds it.
 
-    `alone`: the caller can prove that no other process of its place is alive (see rundir/lock.py), so it need not wait
-    for the lease of an earlier one to expire.
+    `alone`: the caller can prove that no other process of its run directory is alive (see rundir/lock.py), so it need
+    not wait for the lease of an earlier one to expire.
     """
     asked_at = clock()
     living = (lease.c.expires_at > _now(c)).label("living")
@@ -107,23 +107,23 @@ def acquire(c: Connection, what: Name, owner: Owner, *, alone: bool = False, las
         c.execute(sa.insert(lease).values(name=str(what), **values))
     else:
         holder = Owner.parse(row.owner)
-        if row.living and holder != owner and not (alone and holder.place == owner.place):
+        if row.living and holder != owner and not (alone and holder.run_directory == owner.run_directory):
             return None
         c.execute(sa.update(lease).where(lease.c.name == str(what)).values(**values))
     return Lease(what, owner, fence, _Validity(asked_at + lasts_s, lasts_s))
 
 
-def renew(c: Connection, held: Lease) -> None:
+def renew(c: Connection, owned: Lease) -> None:
     """Renews the lease, or raises FencedError if it has another owner. Call it in the transaction that it protects."""
-    ours = sa.and_(lease.c.name == str(held.name), lease.c.fence == held.fence)
-    if not c.execute(sa.update(lease).where(ours).values(expires_at=_now(c) + held._validity.lasts_s)).rowcount:
-        raise FencedError("job.fenced", f"{held.name} has another owner now")
+    ours = sa.and_(lease.c.name == str(owned.name), lease.c.fence == owned.fence)
+    if not c.execute(sa.update(lease).where(ours).values(expires_at=_now(c) + owned._validity.lasts_s)).rowcount:
+        raise FencedError("job.fenced", f"{owned.name} has another owner now")
 
 
-def release(c: Connection, held: Lease) -> None:
+def release(c: Connection, owned: Lease) -> None:
     """Lets the next owner in immediately. The fence is raised, so late writes are still refused."""
-    ours = sa.and_(lease.c.name == str(held.name), lease.c.fence == held.fence)
-    c.execute(sa.update(lease).where(ours).values(expires_at=0.0, fence=held.fence + 1))
+    ours = sa.and_(lease.c.name == str(owned.name), lease.c.fence == owned.fence)
+    c.execute(sa.update(lease).where(ours).values(expires_at=0.0, fence=owned.fence + 1))
 
 
 def forget(c: Connection, what: Name) -> None:

@@ -74,7 +74,7 @@ def take_back(storage: Storage, base_path: str, version: int, *, checkpoint: boo
     storage.sync_folder(log)
 
 
-def cut(storage: Storage, base_path: str, needed: int, before: float) -> int:
+def trim(storage: Storage, base_path: str, needed: int, before: float) -> int:
     """Removes log entries older than `before` that the last checkpoint has made redundant; returns how many.
 
     Nothing reads a version below `needed`, and every recorded commit and its checkpoint are durable.

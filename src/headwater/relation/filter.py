@@ -18,19 +18,19 @@ from headwater.source.names import MISSING
 _COMPARE = {"=": "__eq__", "<>": "__ne__", "<": "__lt__", "<=": "__le__", ">": "__gt__", ">=": "__ge__"}
 
 
-def holds(relation: RelationInfo) -> Expression | None:
+def wanted(relation: RelationInfo) -> Expression | None:
     """Whether a row belongs to the table (NULL: no); None when every row does."""
     return expression(read_filter(relation.filter, relation.columns)) if relation.filter else None
 
 
-def may_hold(relation: RelationInfo) -> Expression | None:
+def may_be_wanted(relation: RelationInfo) -> Expression | None:
     """Whether a change's row may belong to the table: it does, or the change lacks a column that the filter uses."""
-    wanted = holds(relation)
-    if wanted is None:
+    own = wanted(relation)
+    if own is None:
         return None
     asked = columns_of(read_filter(relation.filter, relation.columns))
     ordinals = [fn.lit(i) for i, c in enumerate(relation.columns) if c.name in asked]
-    return fn.arrays_overlap(fn.col(MISSING), fn.array(*ordinals)) | fn.coalesce(wanted, fn.lit(False))
+    return fn.arrays_overlap(fn.col(MISSING), fn.array(*ordinals)) | fn.coalesce(own, fn.lit(False))
 
 
 def expression(condition: Condition) -> Expression:

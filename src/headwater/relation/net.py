@@ -59,19 +59,19 @@ def net(
     rows = pa.concat_tables([_uniform(p, columns, key) for p in filled]).combine_chunks()
     judged = judgement or _all_count(rows.num_rows)
     ids = _identify(rows, key)
-    last, source, origin = _follow(
+    last, source, base_key = _follow(
         _writable(rows[OP], np.int8),
         _writable(rows[_NETTED], np.bool_),
         ids.own,
         ids.old,
-        ids.origin,
+        ids.base_key,
         judged.counts,
         judged.counts_old,
         judged.unseen_old,
         judged.covered,
         ids.count,
     )
-    return _gather(rows, columns, key, ids, np.sort(last[last >= 0]), source, origin)
+    return _gather(rows, columns, key, ids, np.sort(last[last >= 0]), source, base_key)
 
 
 def holes(overlay: pa.Table) -> pa.Table:
@@ -123,7 +123,7 @@ class _Ids:
 
     own: Ints
     old: Ints
-    origin: Ints
+    base_key: Ints
     count: int
     place: Ints  # key number → a position in `keys`
     keys: list[pa.Array]  # per key column: own keys, old keys, from keys, one after the other
@@ -131,9 +131,9 @@ class _Ids:
 
 def _identify(rows: pa.Table, key: Sequence[str]) -> _Ids:
     n = rows.num_rows
-    old, origin = _only(rows[OLD]), _only(rows[FROM])
-    has_old, has_origin = (a.null_count < n for a in (old, origin))
-    parts = [old] * has_old + [origin] * has_origin
+    old, base_key = _only(rows[OLD]), _only(rows[FROM])
+    has_old, has_base_key = (a.null_count < n for a in (old, base_key))
+    parts = [old] * has_old + [base_key] * has_base_key
     keys = [
         pa.concat_arrays([_only(rows[k]), *(_only(pc.struct_field(p, [i])) for p in parts)]) for i, k in enumerate(key)
     ]
@@ -143,8 +143,8 @@ def _identify(rows: pa.Table, key: Sequence[str]) -> _Ids:
     place[numbers] = np.arange(len(numbers))
     none = np.full(n, -1, dtype=np.int64)
     old_ids = np.where(_valid(old), numbers[n : 2 * n], -1) if has_old else none
-    origin_ids = np.where(_valid(origin), numbers[-n:], -1) if has_origin else none
-    return _Ids(numbers[:n].copy(), old_ids, origin_ids, count, place, keys)
+    base_key_ids = np.where(_valid(base_key), numbers[-n:], -1) if has_base_key else none
+    return _Ids(numbers[:n].copy(), old_ids, base_key_ids, count, place, keys)
 
 
 def _together(keys: Sequence[pa.Array]) -> Ints:
@@ -192,7 +192,7 @@ def _follow(
     last = np.full(key_count, -1, np.int64)  # counted halves only: what the overlay says of a key
     state = np.full(key_count, -1, np.int64)  # every half: what the log says of a key
     source = np.full(n, -1, np.int64)
-    origin = np.full(n, -1, np.int64)
+    base_key = np.full(n, -1, np.int64)
     line = np.int64(0)  # halves below it precede a TRUNCATE
     for i in range(n):
         if op[i] == 4:
@@ -205,29 +205,29 @@ def _follow(
                 last[k] = 2 * i + 1
             continue
         if netted[i]:
-            origin[i] = from_key[i] if from_key[i] >= 0 else k
+            base_key[i] = from_key[i] if from_key[i] >= 0 else k
         elif op[i] == 2:
             moved = old[i] >= 0 and old[i] != k
             before = old[i] if moved else k
             s = state[before]
             if s == -1 and line == 0:
-                origin[i] = before
+                base_key[i] = before
             elif s >= line and s % 2 == 0:
                 source[i] = s // 2
-                origin[i] = origin[s // 2]
+                base_key[i] = base_key[s // 2]
             if moved:
                 # the base row of the old key may already be a new one: a scan has seen the old key end
-                if origin[i] == before and not unseen_old[i]:
-                    origin[i] = -1
+                if base_key[i] == before and not unseen_old[i]:
+                    base_key[i] = -1
                 state[before] = 2 * i + 1
                 if counts_old[i]:
                     last[before] = 2 * i + 1
-        if origin[i] < 0 and not counts[i] and covered[i]:
-            origin[i] = k  # the base has exactly this state
+        if base_key[i] < 0 and not counts[i] and covered[i]:
+            base_key[i] = k  # the base has exactly this state
         state[k] = 2 * i
         if counts[i]:
             last[k] = 2 * i
-    return last, source, origin
+    return last, source, base_key
 
 
 @kernel(numba.int64[::1](numba.boolean[::1], numba.int64[::1]))
@@ -245,7 +245,7 @@ def _value_rows(missing: Any, source: Ints) -> Ints:
 
 
 def _gather(
-    rows: pa.Table, columns: Sequence[Column], key: Sequence[str], ids: _Ids, halves: Ints, source: Ints, origin: Ints
+    rows: pa.Table, columns: Sequence[Column], key: Sequence[str], ids: _Ids, halves: Ints, source: Ints, base_key: Ints
 ) -> pa.Table:
     row = halves >> 1
     gone = (halves & 1).astype(np.bool_)
@@ -263,7 +263,7 @@ def _gather(
     arrays.append(pa.array(np.where(gone, GONE, UPSERT).astype(np.int8)))
     arrays += [_only(rows[name]).take(pa.array(row)) for name in (INDEX, TXN)]
     arrays.append(_missing_lists(unknown, len(row)))
-    arrays.append(_origins(unknown, ids, key, origin[row], ids.own[row]))
+    arrays.append(_base_keys(unknown, ids, key, base_key[row], ids.own[row]))
     return pa.Table.from_arrays(arrays, schema=overlay_schema(columns, key))
 
 
@@ -295,12 +295,12 @@ def _missing_lists(unknown: dict[int, Flags], n: int) -> pa.Array:
     return pa.ListArray.from_arrays(pa.array(offsets), pa.array(values, pa.int32()), mask=pa.array(lengths == 0))
 
 
-def _origins(unknown: dict[int, Flags], ids: _Ids, key: Sequence[str], origin: Ints, own: Ints) -> pa.Array:
+def _base_keys(unknown: dict[int, Flags], ids: _Ids, key: Sequence[str], base_key: Ints, own: Ints) -> pa.Array:
     needs = np.zeros(len(own), dtype=np.bool_)
     for mask in unknown.values():
         needs |= mask
-    foreign = needs & (origin != own)
-    place = pa.array(ids.place[np.where(foreign & (origin >= 0), origin, 0)], mask=~foreign | (origin < 0))
+    foreign = needs & (base_key != own)
+    place = pa.array(ids.place[np.where(foreign & (base_key >= 0), base_key, 0)], mask=~foreign | (base_key < 0))
     fields = [values.take(place) for values in ids.keys]
     return pa.StructArray.from_arrays(fields, names=list(key), mask=pa.array(~foreign))
 

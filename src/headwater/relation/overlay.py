@@ -79,7 +79,7 @@ class Overlays:
         storage: Storage,
         meta: Meta,
         *,
-        held: Leases | None = None,
+        leases: Leases | None = None,
         changes: Changes | None = None,
         sees: Sees | None = None,
         report: Report | None = None,
@@ -87,7 +87,7 @@ class Overlays:
     ) -> None:
         self.changes = LoggedChanges(storage, meta, report, settings) if changes is None else changes
         self._runs = RunWriter(storage, meta, self.changes)
-        self._held = held
+        self._leases = leases
         self._settings = settings
         self._storage = storage
         self._meta = meta
@@ -113,13 +113,13 @@ class Overlays:
             known = self._known.get((layout, index))
             if known is not None and known.made_at > time.time() - FRESH_S:
                 self._known.move_to_end((layout, index))
-                self._hold(known)
+                self._keep(known)
                 return known
         made = self._make(relation, layout, index)
         with self._lock:
             replaced = [self._known.pop((layout, index))] if (layout, index) in self._known else []
             self._known[(layout, index)] = made
-            self._hold(made)
+            self._keep(made)
             old = replaced + [self._known.popitem(last=False)[1] for _ in range(len(self._known) - KEPT_OVERLAYS)]
             dead = self._unused(old) + self._drop(relation.id, made)
         self._storage.remove(dead)
@@ -175,7 +175,7 @@ class Overlays:
     def _unused(self, overlays: Sequence[Overlay]) -> list[str]:
         return [path for o in overlays for path in o.temporary if not self._users.get(path)]
 
-    def _hold(self, overlay: Overlay) -> None:
+    def _keep(self, overlay: Overlay) -> None:
         for path in overlay.temporary:
             self._users[path] = self._users.get(path, 0) + 1
 
@@ -187,8 +187,8 @@ class Overlays:
         Returns how many changes follow the last run.
         """
         until = time.monotonic() + most_s
-        assert self._held is not None
-        lease = self._held.of(Name.relation(relation.id))
+        assert self._leases is not None
+        lease = self._leases.of(Name.relation(relation.id))
         made = self._runs.write(relation, layout, index, self._sees(relation), lease, limit=limit, until=until)
         if made.runs:
             self.forget(relation.id)
@@ -208,7 +208,7 @@ class Overlays:
 
     def _layered(self, relation: RelationInfo, layout: Layout, start: int, index: int, changes: int) -> Overlay:
         long = changes > self._settings.slice_changes
-        if long and self._held is not None and self._is_newest(layout):  # spares later readers the decoding
+        if long and self._leases is not None and self._is_newest(layout):  # spares later readers the decoding
             self.make_runs(relation, layout, index, self._settings.slice_changes)
         began = time.time()  # runs of the chain may be removed some time after this
         chain = self._chain(relation, layout, start, index)

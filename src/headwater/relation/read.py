@@ -18,7 +18,7 @@ from pyspark.sql import functions as fn
 
 from headwater.model import Layout, RelationInfo
 from headwater.relation.base import few_files
-from headwater.relation.filter import holds, may_hold
+from headwater.relation.filter import may_be_wanted, wanted
 from headwater.relation.keys import in_any
 from headwater.relation.layers import Layer
 from headwater.relation.overlay import Overlay
@@ -64,8 +64,8 @@ def base_at(
     if not (layout.complete and not overlay.emptied):
         condition = in_any(shown, relation.key_columns)
         base = base if condition is None else base.where(condition)
-    wanted = holds(relation)
-    base = base if wanted is None else base.where(wanted)
+    own = wanted(relation)
+    base = base if own is None else base.where(own)
     return base.select(*_columns(relation))
 
 
@@ -93,8 +93,8 @@ def resolved(relation: RelationInfo, base: DataFrame, laid: Sequence[Laid]) -> l
         result.append(visible.select(*_columns(relation), fn.col(OP)))
     if incomplete:  # of all layers together, so that the base is searched once
         result.append(_filled(relation, base, reduce(DataFrame.unionAll, incomplete), count))
-    wanted = holds(relation)
-    return result if wanted is None else [_judged(rows, wanted) for rows in result]
+    own = wanted(relation)
+    return result if own is None else [_judged(rows, own) for rows in result]
 
 
 def lost(relation: RelationInfo, base: DataFrame, laid: Sequence[Laid]) -> DataFrame | None:
@@ -105,29 +105,29 @@ def lost(relation: RelationInfo, base: DataFrame, laid: Sequence[Laid]) -> DataF
 
 def _visible(relation: RelationInfo, laid: Sequence[Laid]) -> list[DataFrame]:
     """For each layer, the rows whose keys no newer layer names."""
-    return [_without(layer.frame, relation, laid[i + 1 :]) for i, layer in enumerate(laid)]
+    return [_without(layer.table, relation, laid[i + 1 :]) for i, layer in enumerate(laid)]
 
 
 def _unfilled(relation: RelationInfo, base: DataFrame, visible: DataFrame) -> DataFrame:
     incomplete = visible.where(fn.col(MISSING).isNotNull() & (fn.col(OP) == UPSERT))
-    possible = may_hold(relation)
+    possible = may_be_wanted(relation)
     incomplete = incomplete if possible is None else incomplete.where(possible)
     stored = base.select(*(fn.col(quoted(k)).alias(f"__b{i}") for i, k in enumerate(relation.key)))
-    matches = [fn.col(f"__b{i}") == _origin(k) for i, k in enumerate(relation.key)]
+    matches = [fn.col(f"__b{i}") == _base_key(k) for i, k in enumerate(relation.key)]
     return incomplete.join(stored, _all(matches), "left_anti").select(*(fn.col(quoted(k)) for k in relation.key))
 
 
-def _judged(rows: DataFrame, wanted: Expression) -> DataFrame:
+def _judged(rows: DataFrame, condition: Expression) -> DataFrame:
     """The rows, those that the filter excludes marked as gone, whatever happened to them upstream."""
-    kept = fn.when(wanted, fn.col(OP)).otherwise(fn.lit(GONE).cast("tinyint"))
+    kept = fn.when(condition, fn.col(OP)).otherwise(fn.lit(GONE).cast("tinyint"))
     return rows.withColumn(OP, kept)
 
 
 @dataclass(frozen=True, slots=True)
 class Laid:
-    """One layer, or several combined, as Spark reads it: `frame` has each key once, `keys` has all of them."""
+    """One layer, or several combined, as Spark reads it: `table` has each key once, `keys` has all of them."""
 
-    frame: DataFrame
+    table: DataFrame
     keys: DataFrame
     rows: int
     missing: bool
@@ -151,7 +151,7 @@ def _filled(relation: RelationInfo, base: DataFrame, incomplete: DataFrame, coun
     """Incomplete rows joined with the base rows that complete them; a row without one is a hole and stays hidden."""
     stored = base.select(*(fn.col(quoted(c.name)).alias(f"__b{i}") for i, c in enumerate(relation.columns)))
     ordinals = {c.name: i for i, c in enumerate(relation.columns)}
-    matches = [fn.col(f"__b{ordinals[k]}") == _origin(k) for k in relation.key]
+    matches = [fn.col(f"__b{ordinals[k]}") == _base_key(k) for k in relation.key]
     small = fn.broadcast(incomplete) if count <= BROADCAST_ROWS else incomplete
     values = [
         fn.col(quoted(c.name))
@@ -162,7 +162,7 @@ def _filled(relation: RelationInfo, base: DataFrame, incomplete: DataFrame, coun
     return stored.join(small, _all(matches), "inner").select(*values, fn.col(OP))
 
 
-def _origin(key: str) -> Expression:
+def _base_key(key: str) -> Expression:
     """The key of the base row that has a row's missing values."""
     return fn.when(fn.col(FROM).isNull(), fn.col(quoted(key))).otherwise(fn.col(f"{FROM}.{quoted(key)}"))
 

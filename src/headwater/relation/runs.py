@@ -113,7 +113,7 @@ class RunWriter:
         layout: Layout,
         index: int,
         sees: Sees,
-        held: Lease,
+        lease: Lease,
         *,
         limit: int,
         until: float = math.inf,
@@ -133,8 +133,8 @@ class RunWriter:
             try:
                 chain, changes = self._left(relation, start, index)  # another thread may have been faster
                 if changes > limit:
-                    with held.under_way.writing(folder(relation.id)):
-                        self._write(relation, layout, chain, start, index, sees, held)
+                    with lease.under_way.writing(folder(relation.id)):
+                        self._write(relation, layout, chain, start, index, sees, lease)
                     written += 1
             finally:
                 self._locks[relation.id].release()
@@ -158,7 +158,7 @@ class RunWriter:
         start: int,
         index: int,
         sees: Sees,
-        held: Lease,
+        lease: Lease,
     ) -> None:
         whole = next(iter(self.changes.slices(relation, _end(chain, start), index)))
         first = fitting(self.storage, relation, [layer_of(r) for r in chain], whole)
@@ -169,10 +169,10 @@ class RunWriter:
         due = plan(chain, start, part.upto, tail.num_rows, tail.nbytes)
         truncate_index = max([int(emptied.max(initial=0)), *(r.truncate_index for r in due.contains)])
         rows = self._merged(relation, due, tail, truncate_index)
-        path = f"{folder(relation.id)}/{held.permit.new_file(f'{due.first_index:020d}-{due.upto:020d}', 'parquet')}"
+        path = f"{folder(relation.id)}/{lease.permit.new_file(f'{due.first_index:020d}-{due.upto:020d}', 'parquet')}"
         with self.storage.create(path) as f:
             write_layer(f, rows, compression="lz4")
-        with self.meta.owned(held) as c:
+        with self.meta.owned(lease) as c:
             crash.here("run.written")
             check_history(c, relation, part.after, part.upto)
             meta_runs.add(

@@ -12,7 +12,7 @@ from headwater.storage.local import fsync
 META = "meta.db"  # SQLite creates its other files with the same mode
 LOCK = "lock"
 SOCKET = "server.sock"
-PLACE = "server.id"
+NAME = "server.id"
 FOLDERS = ("changelog", "aside", "warehouse", "runs", "logs", "tmp")
 FILES = (
     META,
@@ -20,7 +20,7 @@ FILES = (
     f"{META}-shm",
     f"{META}-journal",
     LOCK,
-    PLACE,
+    NAME,
     SOCKET,
     "permit",  # written by earlier versions; not used
     "history",

@@ -23,7 +23,7 @@ from typing import IO
 
 from headwater.errors import MachineError
 from headwater.ownership.lease import Owner
-from headwater.rundir.files import LOCK, PLACE, PRIVATE_FOLDER, private_file
+from headwater.rundir.files import LOCK, NAME, PRIVATE_FOLDER, private_file
 from headwater.storage.local import fsync
 
 GONE_S = 60.0  # by then a JVM whose server was killed has ended
@@ -31,17 +31,17 @@ GONE_S = 60.0  # by then a JVM whose server was killed has ended
 
 def owner(root: Path) -> Owner:
     """This process as an owner. The directory has a name of its own, because a host name can change between starts."""
-    return Owner(_place(root / PLACE), f"{socket.gethostname()}:{os.getpid()}")
+    return Owner(_name(root / NAME), f"{socket.gethostname()}:{os.getpid()}")
 
 
-def _place(path: Path) -> str:
+def _name(path: Path) -> str:
     try:
         if name := path.read_text(encoding="ascii").strip():
             return name
         path.unlink()  # left empty by a power loss
     except FileNotFoundError:
         pass
-    new = path.parent / "tmp" / f"{PLACE}-{uuid.uuid4().hex}"
+    new = path.parent / "tmp" / f"{NAME}-{uuid.uuid4().hex}"
     new.parent.mkdir(mode=PRIVATE_FOLDER, exist_ok=True)
     private_file(new)
     try:

@@ -12,7 +12,7 @@ from typing import Any
 
 from headwater import config
 from headwater.errors import InputError
-from headwater.settings.table import CONF, NAMED_BY_SPARK, OURS, TABLE, Chosen, Origin, Setting, Settings, sensitive
+from headwater.settings.table import CONF, NAMED_BY_SPARK, OURS, TABLE, Chosen, SetBy, Setting, Settings, sensitive
 
 FILE = "headwater.toml"  # in the home
 FILE_VARIABLE = "HEADWATER_CONFIG"
@@ -90,7 +90,7 @@ def _in_file(path: Path, label: str) -> Iterator[_Entry]:
         raise _file_error(path, f"is not TOML: {e}") from e
     places = _places(text)
     for name, value in _flat(content):
-        chosen = Chosen(Origin.FILE, f"{label} line {places[name]}")
+        chosen = Chosen(SetBy.FILE, f"{label} line {places[name]}")
         if not isinstance(value, str | int | float):  # a bool is also an int
             raise _value_error(
                 _Entry(name, "", chosen), "must be a string or a number", 'Write, for example, "10s" or 10.'
@@ -131,10 +131,10 @@ def _in_environment(variables: Mapping[str, str]) -> Iterator[_Entry]:
     for name, (_, setting) in TABLE.items():
         for variable in (setting.older_environment, setting.environment):
             if variables.get(variable, ""):
-                yield _Entry(name, variables[variable], Chosen(Origin.ENVIRONMENT, variable))
+                yield _Entry(name, variables[variable], Chosen(SetBy.ENVIRONMENT, variable))
     for pair in shlex.split(variables.get(CONF_VARIABLE, "")):
         name, found, value = pair.partition("=")
-        entry = _Entry(CONF + name, value, Chosen(Origin.ENVIRONMENT, CONF_VARIABLE))
+        entry = _Entry(CONF + name, value, Chosen(SetBy.ENVIRONMENT, CONF_VARIABLE))
         if not found:
             raise _value_error(entry, "has no value", f"Write {CONF_VARIABLE}='spark.a=1 spark.b=2'.")
         yield entry
@@ -142,7 +142,7 @@ def _in_environment(variables: Mapping[str, str]) -> Iterator[_Entry]:
 
 def _on_command_line(given: Given) -> Iterator[_Entry]:
     for name, text in given.values.items():
-        entry = _Entry(name, text, Chosen(Origin.COMMAND_LINE, ""))
+        entry = _Entry(name, text, Chosen(SetBy.COMMAND_LINE, ""))
         secret = sensitive(name) if name.startswith(CONF) else _known(entry)[1].secret
         if secret and not text.startswith(("env:", "file:")):
             hint = "Write it to the settings file, or give env:NAME or file:PATH."
@@ -185,4 +185,4 @@ def _value_error(entry: _Entry, expected: str, hint: str) -> InputError:
 
 
 def _where(entry: _Entry) -> str:
-    return f"{entry.chosen.place}: " if entry.chosen.place else ""
+    return f"{entry.chosen.location}: " if entry.chosen.location else ""

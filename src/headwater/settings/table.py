@@ -33,7 +33,7 @@ OURS = ("spark.sql.extensions", "spark.sql.catalog.spark_catalog", "spark.sql.se
 _SENSITIVE = re.compile(r"(?i)secret|password|token|access[.]?key")  # the same rule as Spark's own
 
 
-class Origin(StrEnum):
+class SetBy(StrEnum):
     """Where a value comes from; each overrides the ones before it."""
 
     DEFAULT = "default"
@@ -65,10 +65,10 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """Where a value that is not the default comes from; `place` is a line of a file or a variable."""
+    """Where a value that is not the default comes from; `location` is a line of a file or a variable."""
 
-    origin: Origin
-    place: str
+    set_by: SetBy
+    location: str
 
 
 def _setting(name: str, kind: Kind, default: str, doc: str, **more: Any) -> Any:
@@ -151,7 +151,7 @@ class Settings:
         "1MB",
         "Tables smaller than this are first read by the server itself, without a Spark task.",
     )
-    slice_s: float = _setting(
+    scan_s: float = _setting(
         "backfill.slice",
         duration(0.1, 600),
         "5s",
@@ -280,8 +280,8 @@ class Line:
     name: str
     value: str
     default: str
-    origin: Origin
-    place: str
+    set_by: SetBy
+    location: str
     meaning: str
 
     def as_dict(self) -> dict[str, str]:
@@ -289,8 +289,8 @@ class Line:
             "name": self.name,
             "value": self.value,
             "default": self.default,
-            "from": str(self.origin),
-            "place": self.place,
+            "from": str(self.set_by),
+            "place": self.location,
             "meaning": self.meaning,
         }
 
@@ -300,14 +300,14 @@ class Line:
             value["name"],
             value["value"],
             value["default"],
-            Origin(value["from"]),
+            SetBy(value["from"]),
             value["place"],
             value["meaning"],
         )
 
 
 def lines(settings: Settings) -> Iterator[Line]:
-    """Every setting with its value, origin and meaning."""
+    """Every setting with its value, where it was set and its meaning."""
     for name, (attribute, setting) in TABLE.items():
         yield _line(settings, name, setting, getattr(settings, attribute))
     for name, value in settings.spark_conf.items():
@@ -321,9 +321,9 @@ def sensitive(name: str) -> bool:
 
 
 def _line(settings: Settings, name: str, setting: Setting, value: Any) -> Line:
-    chosen = settings.chosen.get(name, Chosen(Origin.DEFAULT, ""))
+    chosen = settings.chosen.get(name, Chosen(SetBy.DEFAULT, ""))
     default = setting.kind.show(setting.value(setting.default)) if setting.default else ""
-    return Line(name, _shown(setting, value), default, chosen.origin, chosen.place, setting.doc)
+    return Line(name, _shown(setting, value), default, chosen.set_by, chosen.location, setting.doc)
 
 
 def _shown(setting: Setting, value: Any) -> str:

@@ -56,7 +56,7 @@ class Transactions:
 
 
 @dataclass(frozen=True, slots=True)
-class Relation:
+class Described:
     """How the log writes a table's rows, starting with row number `row` of the batch.
 
     `broken` says what happened to the table that the log cannot express in rows; nothing after it can be followed.
@@ -83,7 +83,7 @@ class Frames:
     start: Longs
     length: Longs
     transactions: Transactions
-    relations: tuple[Relation, ...]
+    relations: tuple[Described, ...]
 
     def __len__(self) -> int:
         return len(self.op)

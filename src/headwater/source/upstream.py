@@ -156,7 +156,7 @@ class Positions(Protocol):
         """Whether the text is a position of this kind of database's log."""
 
     @staticmethod
-    def origin(commit: int, txn: int) -> dict[str, Any]:
+    def source_block(commit: int, txn: int) -> dict[str, Any]:
         """A transaction's entries in Debezium's `source` block that are specific to this kind of database."""
 
     @staticmethod

@@ -68,7 +68,7 @@ class Definitions:
     def tell(self) -> None:
         """Reports each failure once, one line each: a server may run for months before the list at its end."""
         for refusal in self.refused:
-            text = f"{refusal.step.place}: {_first(refusal.error)}; everything else continues"
+            text = f"{refusal.step.location}: {_first(refusal.error)}; everything else continues"
             if not refusal.needs and text not in self._reported:
                 self._reported.add(text)
                 self._say(text)
@@ -78,7 +78,7 @@ class Definitions:
         if len({id(r.error) for r in self.refused}) != 1:
             return self.error()
         first = self.refused[0]
-        return first.error.reworded(f"{first.step.place}: {first.error.message}")
+        return first.error.reworded(f"{first.step.location}: {first.error.message}")
 
     def error(self, failed: Sequence[tuple[str, HeadwaterError]] = ()) -> HeadwaterError | None:
         """One error for all failed steps: each with its line, reason and hint.
@@ -97,7 +97,7 @@ class Definitions:
 
     def _try(self, step: Step, away: dict[str, HeadwaterError]) -> Refusal | None:
         if isinstance(step.statements[0] if step.statements else None, QUESTIONS):
-            self._say(f"{step.place}: `run` only takes definitions; use `headwater sql` for this")
+            self._say(f"{step.location}: `run` only takes definitions; use `headwater sql` for this")
             self._total -= 1
             return None
         for name in _connections(step, st.CreateTable):
@@ -114,9 +114,9 @@ class Definitions:
             return Refusal(step, e)
         for result in results:
             for warning in result.warnings:
-                self._say(f"{step.place}: {warning}")
+                self._say(f"{step.location}: {warning}")
         if self.refused:
-            self._say(f"{step.place}: {', '.join(r.message for r in results)}")
+            self._say(f"{step.location}: {', '.join(r.message for r in results)}")
         return None
 
 
@@ -124,10 +124,10 @@ def _lines(refused: Sequence[Refusal]) -> Iterator[str]:
     for refusal in refused:
         if refusal.needs:
             continue
-        yield f"{refusal.step.place}: {_first(refusal.error)}"
+        yield f"{refusal.step.location}: {_first(refusal.error)}"
         if refusal.error.hint:
             yield f"  → {refusal.error.hint}"
-        needed = [r.step.place for r in refused if r.needs and r.error is refusal.error]
+        needed = [r.step.location for r in refused if r.needs and r.error is refusal.error]
         if needed:
             more = f" and {len(needed) - 5} more" if len(needed) > 5 else ""
             yield f"  the same applies to {', '.join(needed[:5])}{more}: they need that connection"

@@ -9,9 +9,9 @@ from headwater.config import Secret
 from headwater.errors import DefinitionError
 from headwater.source.options import SECRET
 from headwater.sql.cursor import Cursor
-from headwater.sql.options import OptionKind, Place, validate, validate_change
+from headwater.sql.options import Location, OptionKind, validate, validate_change
 from headwater.sql.statements import ColumnSpec, CreateConnection, CreateTable
-from headwater.sql.tokens import Kind, place
+from headwater.sql.tokens import Kind, location
 
 _ONE_NAME = "Name it without a schema; TABLE 'schema.table' says where it comes from."
 _UPSTREAM_RULES = "Remove it: the upstream enforces such constraints, and the rows satisfy them."
@@ -103,7 +103,7 @@ def _options(c: Cursor, kind: OptionKind) -> dict[str, str]:
     return validate(kind, *_given(c, "WITH"))
 
 
-def _given(c: Cursor, word: str) -> tuple[dict[str, str], Callable[[str | None], Place]]:
+def _given(c: Cursor, word: str) -> tuple[dict[str, str], Callable[[str | None], Location]]:
     """The options in parentheses after a word, as written, with the location of each."""
     begin = c.take(word).start
     c.take_symbol("(", f"( after {word}")
@@ -120,9 +120,9 @@ def _given(c: Cursor, word: str) -> tuple[dict[str, str], Callable[[str | None],
         if not c.at(")"):
             c.take_symbol(",", ", or )")
 
-    def where(name: str | None) -> Place:
-        line, column, text = place(c.text, begin if name is None else offsets[name])
-        return Place(line=line, column=column, text=text)
+    def where(name: str | None) -> Location:
+        line, column, text = location(c.text, begin if name is None else offsets[name])
+        return Location(line=line, column=column, text=text)
 
     return values, where
 
@@ -201,7 +201,7 @@ def _key_constraint(c: Cursor) -> tuple[str, ...]:
 
 def _column(c: Cursor) -> tuple[ColumnSpec, bool]:
     """name type [NOT NULL | NULL] [PRIMARY KEY]."""
-    line = place(c.text, c.offset)[0]
+    line = location(c.text, c.offset)[0]
     name = c.name("a column's name")
     column = ColumnSpec(name, _type(c, name), line)
     is_key = False

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headwater.errors import SqlError
-from headwater.sql.tokens import Kind, Piece, Token, place, syntax_error
+from headwater.sql.tokens import Kind, Piece, Token, location, syntax_error
 
 
 class Cursor:
@@ -15,7 +15,7 @@ class Cursor:
         self._end = piece.end
         self.text = text
         self.statement_text = text[piece.start : piece.end]
-        self.line = place(text, piece.start)[0]
+        self.line = location(text, piece.start)[0]
 
     @property
     def here(self) -> Token | None:

@@ -15,7 +15,7 @@ from headwater.sql import control, define, listing
 from headwater.sql import statements as st
 from headwater.sql.define import Outcome, Storable
 from headwater.sql.parse import parse
-from headwater.sql.query import run_query
+from headwater.sql.run_query import run_query
 from headwater.sql.steps import Step, steps
 
 

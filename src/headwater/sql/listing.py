@@ -150,9 +150,9 @@ def _epochs(c: Connection) -> Result:
     columns = [("epoch", LONG), ("published_at", TIME), ("connection", STRING), ("index", LONG), ("position", STRING)]
     names = {x.id: x.name for x in connections.all(c)}
     rows = [
-        (e.id, _time(e.created_at), names.get(cut.connection_id), cut.index, cut.position)
+        (e.id, _time(e.created_at), names.get(entry.connection_id), entry.index, entry.position)
         for e in epochs.recent(c, EPOCHS_SHOWN)
-        for cut in e.cuts
+        for entry in e.entries
     ]
     return _rows(columns, rows, "SHOW EPOCHS")
 

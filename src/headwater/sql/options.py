@@ -24,7 +24,7 @@ HOSTED_OPTIONS = frozenset({"connection.name", "privatelink.targets", "provider"
 HOSTED = "a private link exists in hosted clouds only"
 
 
-class Place(TypedDict, total=False):
+class Location(TypedDict, total=False):
     """Where an option is, as SqlError takes it."""
 
     line: int
@@ -76,51 +76,51 @@ TABLE = (
 TABLES: dict[str, tuple[Option, ...]] = {**{type: k.OPTIONS for type, k in KINDS.items()}, "table": TABLE}
 
 
-def _nowhere(name: str | None) -> Place:
-    return Place()
+def _nowhere(name: str | None) -> Location:
+    return Location()
 
 
 def validate(
-    kind: OptionKind, given: Mapping[str, str], place: Callable[[str | None], Place] = _nowhere
+    kind: OptionKind, given: Mapping[str, str], location: Callable[[str | None], Location] = _nowhere
 ) -> dict[str, str]:
     """All options of a definition in canonical form, including defaults, in the table's order.
 
-    `place` returns the location of an option (None: of the definition), for error messages.
+    `location` returns the location of an option (None: of the definition), for error messages.
     """
-    options = _options(kind, given, place)
+    options = _options(kind, given, location)
     known = {o.name: o for o in options}
     for name in given:
         if kind == "connection" and name.lower() in HOSTED_OPTIONS:
             hint = "Remove it, and give the DNS name and the port of the link's endpoint as hostname and port."
-            raise _error("sql.unsupported", f"option {name}: {HOSTED}", hint, place(name))
+            raise _error("sql.unsupported", f"option {name}: {HOSTED}", hint, location(name))
         if name.lower() not in known:
             near = difflib.get_close_matches(name.lower(), known, 1, 0.5)
-            raise _error("sql.unknown_option", f"a {kind} has no option {name}", _suggest(near, known), place(name))
+            raise _error("sql.unknown_option", f"a {kind} has no option {name}", _suggest(near, known), location(name))
     values = {name.lower(): (name, value) for name, value in given.items()}
     result = {}
     for option in options:
         if option.name in values:
             name, value = values[option.name]
-            result[option.name] = _checked(option, value, place(name))
+            result[option.name] = _checked(option, value, location(name))
         elif option.required:
             hint = f"Add {option.name} = '…' to WITH (…). {option.doc}"
-            raise _error("sql.missing_option", f"option {option.name} is missing", hint, place(None))
+            raise _error("sql.missing_option", f"option {option.name} is missing", hint, location(None))
         elif option.default is not None:
             result[option.name] = option.default
     return result
 
 
-def validate_change(given: Mapping[str, str], place: Callable[[str | None], Place] = _nowhere) -> dict[str, str]:
+def validate_change(given: Mapping[str, str], location: Callable[[str | None], Location] = _nowhere) -> dict[str, str]:
     """Options of ALTER TABLE in canonical form: only the given ones, which must be changeable."""
     fixed = {o.name for o in TABLE if not o.live}
-    checked = validate("table", given, place)
+    checked = validate("table", given, location)
     for name in given:
         if name.lower() in fixed:
             raise _error(
                 "sql.bad_option",
                 f"option {name} cannot be changed",
                 f"You can change {', '.join(live())}; for other options DROP the table and CREATE it again.",
-                place(name),
+                location(name),
             )
     return {name.lower(): checked[name.lower()] for name in given}
 
@@ -136,7 +136,9 @@ def shown(kind: OptionKind, values: Mapping[str, str]) -> dict[str, str]:
     return {o.name: values[o.name] for o in options if o.shown and values.get(o.name, o.default) != o.default}
 
 
-def _options(kind: OptionKind, given: Mapping[str, str], place: Callable[[str | None], Place]) -> tuple[Option, ...]:
+def _options(
+    kind: OptionKind, given: Mapping[str, str], location: Callable[[str | None], Location]
+) -> tuple[Option, ...]:
     """The options of a table, or of a connection of the given type."""
     if kind == "table":
         return TABLE
@@ -144,27 +146,27 @@ def _options(kind: OptionKind, given: Mapping[str, str], place: Callable[[str | 
     types = " or ".join(repr(t) for t in KINDS)
     if name is None:
         hint = f"Add type = '…' to WITH (…): {types}."
-        raise _error("sql.missing_option", "option type is missing", hint, place(None))
+        raise _error("sql.missing_option", "option type is missing", hint, location(None))
     if given[name].lower() in HOSTED_TYPES:
         hint = "Remove this connection, and give the DNS name of the link's endpoint as hostname where it is used."
-        raise _error("sql.unsupported", HOSTED, hint, place(name))
+        raise _error("sql.unsupported", HOSTED, hint, location(name))
     if given[name].lower() not in KINDS:
         hint = "The type says which kind of database the upstream is."
-        raise _error("sql.bad_option", f"option type must be {types}", hint, place(name))
+        raise _error("sql.bad_option", f"option type must be {types}", hint, location(name))
     return TABLES[given[name].lower()]
 
 
-def _checked(option: Option, value: str, place: Place) -> str:
+def _checked(option: Option, value: str, location: Location) -> str:
     try:
         return option.check(value)
     except ValueError as e:
-        raise _error("sql.bad_option", f"option {option.name} {e}", f"{option.doc}", place) from e
+        raise _error("sql.bad_option", f"option {option.name} {e}", f"{option.doc}", location) from e
 
 
 def _suggest(near: list[str], known: Mapping[str, Option]) -> str:
     return f"Did you mean {near[0]}?" if near else f"Options are {', '.join(known)}."
 
 
-def _error(code: str, message: str, hint: str, place: Place) -> SqlError:
-    where = f"line {place['line']}, column {place['column']}: " if place else ""
-    return SqlError(code, where + message, hint, **place)
+def _error(code: str, message: str, hint: str, location: Location) -> SqlError:
+    where = f"line {location['line']}, column {location['column']}: " if location else ""
+    return SqlError(code, where + message, hint, **location)

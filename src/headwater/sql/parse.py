@@ -19,8 +19,8 @@ from headwater.errors import SqlError
 from headwater.sql import statements as st
 from headwater.sql.create import alter_options, create_connection, create_table
 from headwater.sql.cursor import Cursor
-from headwater.sql.queries import WRITE_HINT, read_query
-from headwater.sql.tokens import Piece, pieces, place, syntax_error, tokenize
+from headwater.sql.read_query import WRITE_HINT, read_query
+from headwater.sql.tokens import Piece, location, pieces, syntax_error, tokenize
 
 EXPLAIN_MODES = ("EXTENDED", "FORMATTED", "COST", "CODEGEN")
 _LATER = "This version has no such statement; docs/sql.md lists all statements."
@@ -123,7 +123,7 @@ def _explain(piece: Piece, text: str) -> st.Explain:
         at = rest[0].start if rest else piece.end
         raise syntax_error(text, at, "expected a query after EXPLAIN", "EXPLAIN takes a SELECT.", "sql.unsupported")
     query = read_query(piece, text, rest[0].start)
-    return st.Explain(text=text[piece.start : piece.end], line=place(text, piece.start)[0], query=query, mode=mode)
+    return st.Explain(text=text[piece.start : piece.end], line=location(text, piece.start)[0], query=query, mode=mode)
 
 
 def _create(c: Cursor) -> st.Statement:

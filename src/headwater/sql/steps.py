@@ -19,7 +19,7 @@ class Step:
     block: bool = False
 
     @property
-    def place(self) -> str:
+    def location(self) -> str:
         """Its location in words."""
         return f"lines {self.line} to {self.last_line}" if self.last_line > self.line else f"line {self.line}"
 

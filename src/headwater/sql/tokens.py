@@ -54,7 +54,7 @@ class Token:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """One statement of a text: its place, and its text with comments blanked (same length)."""
+    """One statement of a text: its location, and its text with comments blanked (same length)."""
 
     start: int
     end: int
@@ -123,7 +123,7 @@ def tokenize(piece: Piece, text: str) -> list[Token]:
     ]
 
 
-def place(text: str, offset: int) -> tuple[int, int, str]:
+def location(text: str, offset: int) -> tuple[int, int, str]:
     """Line and column (from 1) of an offset, and the line's text with passwords masked."""
     begin = text.rfind("\n", 0, offset) + 1
     end = text.find("\n", offset)
@@ -141,7 +141,7 @@ def hide_passwords(line: str) -> str:
 
 def syntax_error(text: str, offset: int, message: str, hint: str = "", code: str = "sql.syntax") -> SqlError:
     """An error that shows its location."""
-    line, column, shown = place(text, offset)
+    line, column, shown = location(text, offset)
     return SqlError(
         code,
         f"line {line}, column {column}: {message}",

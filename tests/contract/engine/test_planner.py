@@ -29,11 +29,11 @@ class Planned:
     def __init__(self, hw: Any) -> None:
         self.home = hw._home
         with self.home.meta.write() as c:
-            held = acquired(c)
+            lease = acquired(c)
             relation = relations.find(c, "t")
-            assert held is not None and relation is not None
+            assert lease is not None and relation is not None
             made = upstream_of(self.home.meta, 1)
-        self.held, self.id = held, relation.id
+        self.lease, self.id = lease, relation.id
         ready = made.prepare(lambda who: None)
         with self.home.meta.write() as c:
             connections.prepared(
@@ -48,7 +48,7 @@ class Planned:
             return relations.get(c, self.id)
 
     def plan(self, stopping: Callable[[], bool] = lambda: False) -> None:
-        planner.plan_relation(self.home, self.held, self.relation, lambda: None, stopping)
+        planner.plan_relation(self.home, self.lease, self.relation, lambda: None, stopping)
 
     def spans(self) -> list[Any]:
         with self.home.meta.read() as c:
@@ -112,13 +112,13 @@ def test_leaving_the_rest_counts_it_as_read_and_empty_but_not_what_is_read_again
 ) -> None:
     monkeypatch.setattr(planner, "FLUSH_S", -1.0)
     t.plan(stopping=lambda: True)
-    planner.leave_rest(t.home, t.held, t.relation, lambda: None)
+    planner.leave_rest(t.home, t.lease, t.relation, lambda: None)
     found = t.spans()
     assert is_one_map(found) and t.complete()
     assert all(s.state is SpanState.SCANNED and s.rows == 0 for s in found)
     with t.home.meta.write() as c:
         spans.read_all_again(c, t.id)
-    planner.leave_rest(t.home, t.held, t.relation, lambda: None)
+    planner.leave_rest(t.home, t.lease, t.relation, lambda: None)
     assert [s.state for s in t.spans()] == [SpanState.PENDING]
 
 

@@ -51,9 +51,9 @@ def owner(hw: Any) -> Leases:
         return serving(c)
 
 
-def begun(hw: Any, held: Leases) -> RelationInfo:
+def begun(hw: Any, leases: Leases) -> RelationInfo:
     """The table after a server has begun with it."""
-    backfill = Backfill(hw._home, held, no_spark, lambda: None)
+    backfill = Backfill(hw._home, leases, no_spark, lambda: None)
     try:
         backfill.tick()
     finally:
@@ -89,7 +89,7 @@ def test_a_table_as_it_was_defined_is_published_and_waits(hw: Any, database: Any
 
 
 def test_a_table_that_is_stopped_while_it_is_published_stays_stopped(hw: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    held = owner(hw)
+    leases = owner(hw)
     error = DataError("data.rewritten", "its rows changed", "RESYNC TABLE t")
     reached = []
 
@@ -97,8 +97,8 @@ def test_a_table_that_is_stopped_while_it_is_published_stays_stopped(hw: Any, mo
         if point == "publication.altered":
             with hw._home.meta.read() as c:
                 (relation,) = relations.named(c)
-            Guard(hw._home, held).stop(relation.id, error)
+            Guard(hw._home, leases).stop(relation.id, error)
             reached.append(point)
 
     monkeypatch.setattr(crash, "here", watcher_is_faster)
-    assert begun(hw, held).state is TableState.FAILED and reached
+    assert begun(hw, leases).state is TableState.FAILED and reached

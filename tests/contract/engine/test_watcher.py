@@ -30,7 +30,7 @@ class Watched:
 
     captured: Captured
     upstream: Upstream
-    held: Leases
+    leases: Leases
 
     def follow(self, table: str, name: str = "") -> int:
         """A table that has just become live: what was published by now is before it."""
@@ -62,7 +62,7 @@ class Watched:
         """What a watcher of a server that was just started makes of some statements: it looks, and looks once more."""
         for statement in statements:
             self.upstream.execute(statement)
-        watcher = Watcher(self.captured.home, self.held)
+        watcher = Watcher(self.captured.home, self.leases)
         for _ in range(times):
             watcher.tick()
             self.captured.wait_caught_up()
@@ -96,8 +96,8 @@ def watched(database: Any, tmp_path: Path) -> Iterator[Watched]:
         c.start()
         c.wait_caught_up()
         with c.home.meta.write() as m:
-            held = Leases(taken_over(m))
-        it = Watched(c, upstream, held)
+            leases = Leases(taken_over(m))
+        it = Watched(c, upstream, leases)
         for table in ("plain", "other", "parts"):
             it.follow(table)
         yield it
@@ -284,9 +284,9 @@ def test_a_table_that_was_stopped_while_it_was_looked_at_keeps_its_first_error_a
 ) -> None:
     w, id = watched, watched.table("plain").id
     w.upstream.execute("ALTER TABLE plain DROP CONSTRAINT plain_pkey, ADD PRIMARY KEY (tenant, id)")
-    watcher = Watcher(w.captured.home, w.held)
+    watcher = Watcher(w.captured.home, w.leases)
     seen = watcher._watched()
-    Guard(w.captured.home, w.held).stop(id, DataError("data.base_damaged", "a file is gone"))
+    Guard(w.captured.home, w.leases).stop(id, DataError("data.base_damaged", "a file is gone"))
     with w.captured.home.meta.write() as c:
         relations.set_stopped(c, id, 7)
     watcher._look(w.captured.id, seen[w.captured.id])

@@ -17,7 +17,7 @@ import sqlalchemy as sa
 from headwater.errors import JobError, MachineError
 from headwater.meta import connections, epochs, relations, segments, settle, spans, tables
 from headwater.meta.store import Meta
-from headwater.model import Bound, Cut, DataFile, Layout, LogColumn, Part, ScanResult, Segment, Span, SpanState
+from headwater.model import Bound, DataFile, EpochEntry, Layout, LogColumn, Part, ScanResult, Segment, Span, SpanState
 from support.defined import add_table
 from support.scan_files import scan_files
 
@@ -161,7 +161,7 @@ def test_settled_neighbours_become_one_span(meta: Meta) -> None:
             spans.scanned(c, s.id, ScanResult("1:2:", "0/1", (), 7), 0, "life")
             spans.cover(c, s.id, 3)
         settle.move(c, 1, [s.id for s in spans.all(c, 1)], 3)
-        assert settle.merge(c, 1) == 9
+        assert settle.join(c, 1) == 9
         (one,) = spans.all(c, 1)
         assert one.span == Span(None, None) and one.rows == 70
 
@@ -169,9 +169,9 @@ def test_settled_neighbours_become_one_span(meta: Meta) -> None:
 def test_a_layout_holds_from_its_epoch_until_the_next_one(meta: Meta) -> None:
     a, b = Layout(1, 3, (), False), Layout(1, 4, (), True)
     with meta.write() as c:
-        first = epochs.publish(c, [Cut(1, 5, "0/5")], {1: a})
-        second = epochs.publish(c, [Cut(1, 6, "0/6")], {})
-        third = epochs.publish(c, [Cut(1, 7, "0/7")], {1: b})
+        first = epochs.publish(c, [EpochEntry(1, 5, "0/5")], {1: a})
+        second = epochs.publish(c, [EpochEntry(1, 6, "0/6")], {})
+        third = epochs.publish(c, [EpochEntry(1, 7, "0/7")], {1: b})
         assert [epochs.layout_at(c, 1, e.id) for e in (first, second, third)] == [a, a, b]
         epochs.thin(c, second.created_at)
         assert epochs.get(c, first.id) is None
@@ -187,7 +187,7 @@ def test_thinning_keeps_what_pins_and_the_newest_epoch_see_and_nothing_else(meta
     with meta.write() as c:
         for version in range(30):
             changed = {id: Layout(id, version, (), True) for id in (1, 2) if r.random() < 0.3 or not version}
-            epochs.publish(c, [Cut(1, version, "0/1")], changed)
+            epochs.publish(c, [EpochEntry(1, version, "0/1")], changed)
         all_epochs = epochs.recent(c, 100)
         pinned = r.sample(all_epochs[1:], r.randrange(4))
         for e in pinned:

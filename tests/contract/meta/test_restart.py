@@ -47,10 +47,10 @@ def test_every_loop_goes_on_when_meta_is_back(
     monkeypatch.setattr(failures, "BACKOFF", Backoff(0.5, 1.0))
     with home.meta.write() as c:
         id = connections.add(c, name="pg", type="postgres-cdc", options={}, secret=None, position="0/10")
-        held = serving(c)
+        leases = serving(c)
     server = Server(home)
-    server._held = held
-    cleaner = Cleaner(home, held, Overlays(home.storage, home.meta))
+    server._leases = leases
+    cleaner = Cleaner(home, leases, Overlays(home.storage, home.meta))
     rounds = dict.fromkeys(("epochs", "covers", "rates", "clean"), 0)
     works = {"epochs": server._publish, "covers": server._cover, "rates": Sampler(home).look, "clean": cleaner.clean}
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from headwater.capture.process import GO, HOLD
+from headwater.capture.process import PAUSE, RESUME
 from headwater.demo.process import PASSWORD
 from headwater.model import ConnectionState
 from headwater.ownership.names import Name
@@ -84,13 +84,13 @@ def test_a_capture_that_is_held_lives_and_publishes_nothing_more_until_it_may_go
         if inside:
             upstream.execute(f"INSERT INTO item SELECT i + 1000, i, '' FROM {upstream.numbers(LARGE)}")
             wait_for(lambda: c.info().last_index > 0, c.log()[-2000:])
-        c.tell(HOLD)
+        c.tell(PAUSE)
         if inside:
             wait_for(lambda: c.info().committed_index >= LARGE, "an open transaction is ended first")
         wait_held(c, lambda: upstream.execute(f"INSERT INTO item VALUES ({next(numbers)}, 1, '')"))
         held_at = c.info().last_index
         assert held_at == c.info().committed_index, "nobody can fold a part of a transaction"
-        c.tell(GO)
+        c.tell(RESUME)
         c.wait_caught_up()
         assert c.info().committed_index > held_at
         assert c.close() == 0

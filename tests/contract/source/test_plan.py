@@ -83,7 +83,7 @@ def test_every_row_of_every_shape_is_in_one_span_and_read_once(upstream: Upstrea
     assert_located(table, shape, planned, results)
     # The same in pieces that know nothing of the plan: a span that is too large is cut wherever its scan stops.
     assert [row["v"] for row in table.scan_all([WHOLE], max_rows=100)] == expected
-    assert [row["v"] for row in table.scan_all([WHOLE], slice_s=0.0, batch_bytes=3_000)] == expected
+    assert [row["v"] for row in table.scan_all([WHOLE], scan_s=0.0, batch_bytes=3_000)] == expected
     if shape.alone:
         assert_found_alone(table, results[-2])
 
@@ -170,7 +170,7 @@ def test_a_composite_key_whose_first_column_repeats_is_cut_inside_it(upstream: U
     table = upstream.shaped(tmp_path, replace(upstream.key_shapes["two_columns_first_constant"], rows=500))
     parts = table.spans(replace(table.plan(span_rows=70, span_bytes=1), step=70))
     assert len(parts) == 9
-    found = table.scan_all(parts, slice_s=0.0, batch_bytes=500)
+    found = table.scan_all(parts, scan_s=0.0, batch_bytes=500)
     assert [r["v"] for r in found] == upstream.in_key_order(table)
 
 

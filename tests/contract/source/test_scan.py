@@ -38,9 +38,9 @@ def test_a_scan_that_stops_at_every_batch_resumes_without_a_gap(upstream: Upstre
     upstream.execute("CREATE TABLE t (id varchar(20) PRIMARY KEY, v int)")
     upstream.fill("t", 1000, "concat('K', i), i")
     table = upstream.bench(tmp_path, "t")
-    first = scan_span(table.job(WHOLE, slice_s=0.0, batch_bytes=2_000))
+    first = scan_span(table.job(WHOLE, scan_s=0.0, batch_bytes=2_000))
     assert first.stopped_at is not None and 0 < first.rows < 1000
-    found = [r["v"] for r in table.scan_all([WHOLE], slice_s=0.0, batch_bytes=4_000)]
+    found = [r["v"] for r in table.scan_all([WHOLE], scan_s=0.0, batch_bytes=4_000)]
     assert found == [v for (v,) in upstream.execute("SELECT v FROM t ORDER BY id")]
 
 
@@ -142,7 +142,7 @@ def test_a_session_that_ends_in_mid_stream_is_tried_again_and_leaves_no_file(
 def test_a_scan_that_is_stopped_leaves_no_session_behind(upstream: Upstream, tmp_path: Path) -> None:
     texts(upstream, 2000, 20_000)
     table = upstream.bench(tmp_path, "t")
-    assert scan_span(table.job(WHOLE, slice_s=0.0, batch_bytes=100_000)).stopped_at is not None
+    assert scan_span(table.job(WHOLE, scan_s=0.0, batch_bytes=100_000)).stopped_at is not None
     wait_for(lambda: not upstream.scanning(), "the query ends", 10)
 
 

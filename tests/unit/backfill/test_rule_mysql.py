@@ -47,7 +47,7 @@ def test_a_commit_between_the_log_and_visibility_counts() -> None:
 def test_the_end_of_the_log_as_a_scans_place_would_lose_it() -> None:
     """The test above bites: with where the log ended instead of a proven place the row stays old."""
     model = between_log_and_visibility()
-    end = model.place_of(2)
+    end = model.address_of(2)
 
     def by_end(_: str, txn: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
         return txn < end

@@ -1,4 +1,4 @@
-"""A capture is heard of while its main thread keeps its promises, and not when it hangs."""
+"""A capture is heard of while its main thread extends its deadline, and not when it hangs."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ def test_it_speaks_for_as_long_as_the_main_thread_asked_for_and_no_longer() -> N
     clock, said = Clock(), list[str]()
     it = Liveness(said.append, clock)
     clock.now += OPEN_S
-    assert it.speak()
-    it.promise()
+    assert it.report_alive()
+    it.extend_deadline()
     clock.now += STEP_S
-    assert it.speak()
+    assert it.report_alive()
     clock.now += 1
-    assert not it.speak(), "the main thread hangs"
-    it.promise()
-    assert it.speak()
+    assert not it.report_alive(), "the main thread hangs"
+    it.extend_deadline()
+    assert it.report_alive()
     assert said == ["alive"] * 3
 
 

@@ -142,7 +142,7 @@ def test_what_lies_beyond_the_end_that_was_asked_for_is_not_taken_in(
 
 def test_a_capture_that_lost_its_lease_ends_and_acknowledges_nothing_more(log: Log) -> None:
     with log.home.meta.write() as c:
-        taken_over(c, log.held.name)
+        taken_over(c, log.lease.name)
     script = Script(log, [FIRST, ()])
     script.thread = WriterThread(log.writer, lambda: None, lambda _: None)
     receiver = Receiver(script, script.thread, Heartbeat(script, 0), script.stopping)
@@ -170,29 +170,29 @@ def test_a_heartbeat_beats_and_what_the_log_lost_ends_the_capture(log: Log) -> N
 
 
 def test_a_capture_that_is_held_publishes_no_new_transaction_but_ends_the_one_that_is_open(log: Log) -> None:
-    held = threading.Event()
-    held.set()
+    paused = threading.Event()
+    paused.set()
     script = Script(log, [FIRST])
     script.thread = WriterThread(log.writer, lambda: None, lambda _: None)
     settings = Settings(flush_interval_s=0.0)
-    promises: list[None] = []
+    extended: list[None] = []
     receiver = Receiver(
         script,
         script.thread,
         Heartbeat(script, 0),
         script.stopping,
-        promise=lambda: promises.append(None),
+        extend_deadline=lambda: extended.append(None),
         settings=settings,
-        held_back=held,
+        paused=paused,
     )
     thread = threading.Thread(target=receiver.run)
     thread.start()
     try:
         wait_for(lambda: len(script.acknowledged) > 1, "the upstream hears from it while it waits")
-        kept = len(promises)
-        wait_for(lambda: len(promises) > kept, "so does the server", 30)
+        kept = len(extended)
+        wait_for(lambda: len(extended) > kept, "so does the server", 30)
         assert log.info().last_index == 0
-        held.clear()
+        paused.clear()
         wait_for(lambda: log.info().last_index == 1, "it goes on")
     finally:
         script.stopping.set()
@@ -201,8 +201,8 @@ def test_a_capture_that_is_held_publishes_no_new_transaction_but_ends_the_one_th
 
 
 def test_a_capture_that_is_held_notices_that_its_writer_has_died(log: Log) -> None:
-    held = threading.Event()
-    held.set()
+    paused = threading.Event()
+    paused.set()
     script = Script(log, [FIRST])
     script.thread = writer = WriterThread(log.writer, lambda: None, lambda _: None)
 
@@ -214,7 +214,7 @@ def test_a_capture_that_is_held_notices_that_its_writer_has_died(log: Log) -> No
         *(script, writer, Heartbeat(script, 0), script.stopping),
         promise=die_later,
         settings=Settings(flush_interval_s=0.0),
-        held_back=held,
+        paused=paused,
     )
     with pytest.raises(FencedError):
         receiver.run()
@@ -223,12 +223,12 @@ def test_a_capture_that_is_held_notices_that_its_writer_has_died(log: Log) -> No
 
 def test_an_open_transaction_is_received_to_its_end_though_the_capture_is_held(log: Log) -> None:
     """Nobody can fold a part of it, so waiting inside it would never end."""
-    held = threading.Event()
+    paused = threading.Event()
     rows = [row("I", 1) for _ in range(8)]
     pieces = [(begin(101), relation(1, "a"), *rows[:4]), (*rows[4:],), (commit(200),)]
     script = Script(log, pieces)
-    script.thread = WriterThread(log.writer, lambda: held.set(), lambda _: None)  # with the first piece it is held
+    script.thread = WriterThread(log.writer, lambda: paused.set(), lambda _: None)  # with the first piece it is paused
     settings = Settings(flush_interval_s=0.0, flush_bytes=1)
-    Receiver(script, script.thread, Heartbeat(script, 0), script.stopping, settings=settings, held_back=held).run()
+    Receiver(script, script.thread, Heartbeat(script, 0), script.stopping, settings=settings, paused=paused).run()
     script.thread.stop()
-    assert held.is_set() and log.info().committed_index == 8
+    assert paused.is_set() and log.info().committed_index == 8

@@ -36,8 +36,8 @@ def log(tmp_path: Path) -> Iterator[Log]:
 def merge_once(log: Log, *, now: float, age_s: float, **options: Any) -> Segment | None:
     """As the server does it."""
     with log.home.meta.write() as c:
-        held = acquired(c)
-    return merge.merge_once(log.home.meta, log.home.storage, log.id, held, now=now, age_s=age_s, **options)
+        lease = acquired(c)
+    return merge.merge_once(log.home.meta, log.home.storage, log.id, lease, now=now, age_s=age_s, **options)
 
 
 def contents(log: Log, tables: tuple[int, ...] = (1, 2, 3)) -> Any:

@@ -14,7 +14,7 @@ import pytest
 import sqlalchemy as sa
 
 from headwater.changelog import reader, retention, segment
-from headwater.changelog.envelope import Place, envelope
+from headwater.changelog.envelope import TableSource, envelope
 from headwater.changelog.writer import WriterThread
 from headwater.errors import DataError, FencedError, HeadwaterError, JobError
 from headwater.meta import segments
@@ -86,7 +86,7 @@ def test_a_half_captured_transaction_is_cut_back_whole_and_its_indexes_are_used_
     log.write(begin(101), relation(1, "a"), row("I", 1), commit(200))
     log.write(begin(102), row("I", 1), row("I", 1))
     assert (log.info().last_index, log.info().committed_index, log.info().position) == (3, 1, "0/C8")
-    with log.home.meta.owned(log.held) as c:
+    with log.home.meta.owned(log.lease) as c:
         dead = segments.cut_back(c, log.id)
     assert len(dead) == 1 and log.info().last_index == 1
     log.writer = log.flow()
@@ -104,8 +104,8 @@ def test_an_idle_position_moves_without_a_segment_and_never_backwards(log: Log) 
 
 def test_an_owner_who_lost_the_lease_publishes_nothing_and_touches_no_file_of_the_new_one(log: Log) -> None:
     with log.home.meta.write() as c:
-        new = taken_over(c, log.held.name)
-    stale, log.held = log.writer, new
+        new = taken_over(c, log.lease.name)
+    stale, log.lease = log.writer, new
     log.writer = log.flow()
     messages = (begin(101), relation(1, "a"), row("I", 1), commit(200))
     log.write(*messages)
@@ -202,8 +202,8 @@ def test_the_envelope_shows_changes_as_debezium_does() -> None:
             "changes": [3, 2],
         }
     )
-    place = Place("0.1.0", "pg", "shop", "public", "t", PostgresUpstream.origin)
-    rows = envelope(changes, transactions, ["id"], place).to_pylist()
+    source = TableSource("0.1.0", "pg", "shop", "public", "t", PostgresUpstream.source_block)
+    rows = envelope(changes, transactions, ["id"], source).to_pylist()
     assert [r["op"] for r in rows] == ["c", "u", "d", "t"]
     assert json.loads(rows[0]["after"]) == {"id": 1, "note": "ä", "at": "1970-01-01T00:00:00Z", "raw": "AAE="}
     assert rows[0]["before"] is None and rows[3]["before"] is None and rows[2]["after"] is rows[3]["after"] is None
@@ -215,7 +215,7 @@ def test_the_envelope_shows_changes_as_debezium_does() -> None:
     assert (source["connector"], source["txId"], source["lsn"], source["table"]) == ("postgresql", 102, 300, "t")
     assert json.loads(rows[3]["transaction"]) == {"id": "102", "total_order": 2}
     with pytest.raises(DataError):
-        envelope(changes, transactions.slice(1), ["id"], place)
+        envelope(changes, transactions.slice(1), ["id"], source)
     named = changes.rename_columns(["id", "__note", *changes.column_names[2:]])
-    (after,) = (json.loads(r["after"]) for r in envelope(named, transactions, ["id"], place).slice(1, 1).to_pylist())
+    (after,) = (json.loads(r["after"]) for r in envelope(named, transactions, ["id"], source).slice(1, 1).to_pylist())
     assert after == {"id": 2, "__note": "__debezium_unavailable_value", "at": "1970-01-02T00:00:00Z", "raw": None}

@@ -71,9 +71,9 @@ def test_a_writer_whose_lease_expires_while_meta_is_away_gives_up_the_log(
     """Until then it tries again; after that another capture may be waiting for the upstream's log."""
     log = Log(tmp_path)
     with log.home.meta.write() as c:
-        held = acquire(c, log.held.name, log.held.owner, lasts_s=SHORT_S)
-    assert held is not None
-    log.held = held
+        lease = acquire(c, log.lease.name, log.lease.owner, lasts_s=SHORT_S)
+    assert lease is not None
+    log.lease = lease
     log.writer = log.flow()
 
     def away(_: object) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from headwater.cli import frame
+from headwater.cli import envelope
 from headwater.cli.app import app
 from headwater.cli.shell import MORE, PROMPT, statements
 from headwater.engine.results import Behind, Result, Status, TableStatus, Verified
@@ -68,7 +68,7 @@ def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Engine]:
 
 
 def headwater(*arguments: str) -> int:
-    return frame.guarded(lambda: app(list(arguments), standalone_mode=False, prog_name="headwater"))
+    return envelope.guarded(lambda: app(list(arguments), standalone_mode=False, prog_name="headwater"))
 
 
 def test_rows_go_to_stdout_and_warnings_to_stderr(engine: Engine, capsys: pytest.CaptureFixture[str]) -> None:
@@ -226,7 +226,7 @@ def test_the_shell_ends_with_the_input(capsys: pytest.CaptureFixture[str]) -> No
 
 RUNNER = """
 import sys, time, signal
-from headwater.cli import run as command, frame
+from headwater.cli import run as command, envelope
 from headwater.errors import HeadwaterError
 class Home:
     def run(self, text, *, once, fold, progress, **options):
@@ -248,7 +248,7 @@ class Home:
         print("closed", flush=True)
 command.open_home = lambda *_: Home()
 from headwater.cli.app import app
-sys.exit(frame.guarded(lambda: app(["run"], standalone_mode=False)))
+sys.exit(envelope.guarded(lambda: app(["run"], standalone_mode=False)))
 """
 
 

@@ -42,7 +42,7 @@ def home(tmp_path: Path) -> Iterator[Home]:
 
 
 @pytest.fixture
-def held(home: Home) -> Leases:
+def leases(home: Home) -> Leases:
     with home.meta.write() as c:
         return serving(c)
 
@@ -111,8 +111,8 @@ def test_every_error_has_a_code_and_whether_waiting_helps(error: Exception, code
     assert known.hint
 
 
-def test_a_table_whose_data_is_at_fault_stops_and_any_other_error_is_tried_again(home: Home, held: Leases) -> None:
-    guard = Guard(home, held)
+def test_a_table_whose_data_is_at_fault_stops_and_any_other_error_is_tried_again(home: Home, leases: Leases) -> None:
+    guard = Guard(home, leases)
     guard.attempt("fold", 1, raising(MachineError("spark.failed", "Spark is away", "Wait.", Retry.AUTO)), False)
     guard.attempt("fold", 2, raising(DataError("data.base_damaged", "a file is gone", "RESYNC TABLE bad")), False)
     good, bad = status_of(home, None).tables
@@ -124,9 +124,9 @@ def test_a_table_whose_data_is_at_fault_stops_and_any_other_error_is_tried_again
 
 
 def test_a_table_stops_only_for_what_waiting_does_not_mend_and_has_no_other_failures_then(
-    home: Home, held: Leases
+    home: Home, leases: Leases
 ) -> None:
-    guard = Guard(home, held)
+    guard = Guard(home, leases)
     guard.attempt("fold", 1, raising(DataError("data.base_damaged", "not yet", "Wait.", Retry.AUTO)), False)
     guard.attempt("upkeep", 2, raising(MachineError("spark.failed", "Spark is away", "Wait.", Retry.AUTO)), False)
     good, bad = status_of(home, None).tables
@@ -136,36 +136,36 @@ def test_a_table_stops_only_for_what_waiting_does_not_mend_and_has_no_other_fail
     assert home.live.failures.of(table=2) == [] and len(home.live.failures.of(table=1)) == 1
 
 
-def test_an_owner_that_lost_its_lease_stops_no_table(home: Home, held: Leases) -> None:
+def test_an_owner_that_lost_its_lease_stops_no_table(home: Home, leases: Leases) -> None:
     with home.meta.write() as c:
         taken_over(c)
     with pytest.raises(FencedError):
-        Guard(home, held).attempt("fold", 1, raising(DataError("data.base_damaged", "a file is gone")), False)
+        Guard(home, leases).attempt("fold", 1, raising(DataError("data.base_damaged", "a file is gone")), False)
     assert {t.state for t in status_of(home, None).tables} == {"defined"}
 
 
 def test_the_first_error_of_a_table_stays_when_its_backfill_fails_too(
-    home: Home, held: Leases, monkeypatch: pytest.MonkeyPatch
+    home: Home, leases: Leases, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    guard = Guard(home, held)
+    guard = Guard(home, leases)
 
     def step(self: Backfill, relation: RelationInfo, work: object) -> None:
         guard.stop(relation.id, DataError("data.rewritten", "its rows changed", "RESYNC TABLE"))  # the watcher's
         raise DataError("data.schema_changed", "a scan met another table", "RESYNC TABLE")
 
     monkeypatch.setattr(Backfill, "_step", step)
-    Backfill(home, held, lambda: None, lambda: None).tick()  # type: ignore[arg-type,return-value]
+    Backfill(home, leases, lambda: None, lambda: None).tick()  # type: ignore[arg-type,return-value]
     assert {t.code for t in status_of(home, None).tables} == {"data.rewritten"}, "a restart would let it go on"
 
 
 def test_an_error_of_the_connection_stops_none_of_its_tables(
-    home: Home, held: Leases, monkeypatch: pytest.MonkeyPatch
+    home: Home, leases: Leases, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def step(self: Backfill, relation: RelationInfo, work: object) -> None:
         raise SourceError("source.authentication", "the upstream refused the user", "Correct the password.")
 
     monkeypatch.setattr(Backfill, "_step", step)
-    Backfill(home, held, lambda: None, lambda: None).tick()  # type: ignore[arg-type,return-value]
+    Backfill(home, leases, lambda: None, lambda: None).tick()  # type: ignore[arg-type,return-value]
     found = status_of(home, None).tables
     assert {(t.state, t.code) for t in found} == {("defined", "source.authentication")}, "its capture goes on, too"
 

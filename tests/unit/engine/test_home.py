@@ -10,7 +10,7 @@ import pytest
 
 import headwater
 from headwater import rundir
-from headwater.cli import frame
+from headwater.cli import envelope
 from headwater.cli.app import app
 from headwater.engine.home import Home, is_home
 from headwater.engine.serve import wire
@@ -30,7 +30,7 @@ READING = (
 
 
 def run(*arguments: str) -> int:
-    return frame.guarded(lambda: app(list(arguments), standalone_mode=False, prog_name="headwater"))
+    return envelope.guarded(lambda: app(list(arguments), standalone_mode=False, prog_name="headwater"))
 
 
 def mode(path: Path) -> int:

@@ -117,7 +117,7 @@ class Naive:
                 self.keys[k] = Key(SpanState.SETTLED, None, self.index, key.cover_index)
 
     def _merge(self) -> None:
-        settle.merge(self.c, self.relation_id)
+        settle.join(self.c, self.relation_id)
         found = [s for s in spans.readable(self.c, self.relation_id) if s.state is SpanState.SETTLED]
         for a, b in pairwise(found):
             assert a.span.hi != b.span.lo or a.log_index != b.log_index, "neighbours that could be one"

@@ -17,7 +17,7 @@ from deltalake.transaction import AddAction
 
 from headwater.errors import DataError
 from headwater.meta import connections, epochs, intents, relations, settle, spans, tables
-from headwater.meta.intents import Fold, Upkeep
+from headwater.meta.intents import Fold, Maintain
 from headwater.model import Epoch
 from headwater.relation import base, commits, rewrite
 from headwater.storage import LocalStorage, local
@@ -155,7 +155,7 @@ def test_what_upkeep_could_not_record_is_recorded_by_the_next(based: Based, monk
         patch.setattr(commits, "make_durable", full)
         with pytest.raises(OSError, match="No space"):
             based.committer.upkeep(based.id, lambda relation: compacted(based))
-    assert [type(i.work) for i in based.intents()] == [Upkeep]
+    assert [type(i.work) for i in based.intents()] == [Maintain]
     assert based.committer.upkeep(based.id, lambda relation: None) is not None
     assert based.intents() == []
     assert based.relation.base_version == base.current_version(based.home.storage, based.relation.base_path)
@@ -200,12 +200,12 @@ def test_a_recovery_records_what_a_fold_made_before_it_takes_up_a_rewrite(based:
     """A rewrite is recorded by taking the newest version for what meta has, so no fold may be hidden in that."""
     based.fill()
     with based.meta.write() as c:
-        intents.add(c, based.id, Upkeep(), based.home.storage.life())
+        intents.add(c, based.id, Maintain(), based.home.storage.life())
     based.change()
     based.fails_after_commit, based.failure = 1.0, KeyboardInterrupt()
     with pytest.raises(KeyboardInterrupt):
         based.committer.fold(based.id)
-    assert [type(i.work) for i in based.intents()] == [Upkeep, Fold]
+    assert [type(i.work) for i in based.intents()] == [Maintain, Fold]
     based.new_committer().recover()
     assert based.intents() == []
     with based.meta.read() as c:
@@ -414,15 +414,15 @@ def test_a_checkpoint_is_synced_and_the_log_before_it_goes_when_it_is_old(based:
     log = based.log_entry(0).parent
     assert {log / f"{version:020d}.checkpoint.parquet", log / "_last_checkpoint", log} <= set(synced)
     now = time.time()
-    assert commits.cut(storage, path, version, now - 60) == 0, "nothing is old"
-    assert commits.cut(storage, path, version - 1, now + 60) == 0, "a version before the checkpoint is read"
+    assert commits.trim(storage, path, version, now - 60) == 0, "nothing is old"
+    assert commits.trim(storage, path, version - 1, now + 60) == 0, "a version before the checkpoint is read"
     based.change()
     based.committer.fold(based.id)
     checkpoint = log / f"{version:020d}.checkpoint.parquet"
     aside = checkpoint.rename(log / "aside")
-    assert commits.cut(storage, path, based.relation.base_version, now + 60) == 0, "the checkpoint is not there"
+    assert commits.trim(storage, path, based.relation.base_version, now + 60) == 0, "the checkpoint is not there"
     aside.rename(checkpoint)
-    assert commits.cut(storage, path, based.relation.base_version, now + 60) == version
+    assert commits.trim(storage, path, based.relation.base_version, now + 60) == version
     assert not based.log_entry(version - 1).exists()
     based.assert_exact()
     assert DeltaTable(storage.address(path), version=version).version() == version
@@ -438,7 +438,7 @@ def test_a_checkpoint_that_was_being_written_when_the_power_was_lost_is_not_read
     torn = based.log_entry(0).parent / f"{version:020d}.checkpoint.parquet"
     torn.write_bytes(bytes(torn.stat().st_size))
     with based.meta.write() as c:
-        intents.add(c, based.id, Upkeep(True), "before")
+        intents.add(c, based.id, Maintain(True), "before")
     based.new_committer().recover()
     assert based.intents() == []
     based.assert_exact()

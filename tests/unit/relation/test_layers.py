@@ -72,7 +72,7 @@ class Log:
         part = Part(self.relation.origin.upstream_id, 1, 0, last, 1, last)
         with self.meta.write() as c:
             segments.insert(c, Segment(1, 1, last, last, "s", 1, 10, last * 10, (part,)))
-            self.held = acquired(c)
+            self.lease = acquired(c)
         self.overlays = Overlays(self.storage, self.meta, changes=self.changes, sees=sees)  # type: ignore[arg-type]
         self.last = last
 
@@ -134,7 +134,7 @@ def test_runs_of_slices_and_a_tail_of_slices_are_the_upstream(seed: int, at_once
         layout, base = Layout(1, 0, (CoveredSpan(WHOLE, 0, 0),), True), log.history.states[0]
         writer = RunWriter(log.storage, log.meta, log.changes)  # type: ignore[arg-type]
         for end in sorted(ends):
-            made = writer.write(log.relation, layout, end, sees, log.held, limit=3)
+            made = writer.write(log.relation, layout, end, sees, log.lease, limit=3)
             assert made.tail <= 3
             for index in (end, min(end + 5, log.last), log.last):
                 log.overlays.forget(log.relation.id)
@@ -145,7 +145,7 @@ def test_a_tail_that_is_longer_than_a_slice_becomes_several_runs_that_follow_eac
     log = Log(tmp_path, 5, at_once=7, truncates=False)
     writer = RunWriter(log.storage, log.meta, log.changes)  # type: ignore[arg-type]
     made = writer.write(
-        log.relation, Layout(1, 0, (CoveredSpan(WHOLE, 0, 0),), True), log.last, sees, log.held, limit=7
+        log.relation, Layout(1, 0, (CoveredSpan(WHOLE, 0, 0),), True), log.last, sees, log.lease, limit=7
     )
     assert made == runs.Made(5, 5)
     assert writer.write(
@@ -153,7 +153,7 @@ def test_a_tail_that_is_longer_than_a_slice_becomes_several_runs_that_follow_eac
         Layout(1, 0, (CoveredSpan(WHOLE, 0, 0),), True),
         log.last,
         sees,
-        log.held,
+        log.lease,
         limit=0,
         until=0.0,
     ) == runs.Made(0, 5)
@@ -172,7 +172,7 @@ def test_a_change_without_a_value_gets_it_from_a_large_run_that_is_not_merged(
     log = Log(tmp_path, 5, at_once=20, truncates=False, steps=0, script=[*inserts, update])
     layout, base = Layout(1, 0, (CoveredSpan(WHOLE, 0, 0),), True), log.history.states[0]
     writer = RunWriter(log.storage, log.meta, log.changes)  # type: ignore[arg-type]
-    assert writer.write(log.relation, layout, 21, sees, log.held, limit=0) == runs.Made(2, 0)
+    assert writer.write(log.relation, layout, 21, sees, log.lease, limit=0) == runs.Made(2, 0)
     with log.meta.read() as c:
         assert [(r.first_index, r.last_index) for r in meta_runs.live(c, 1, 0, 21)] == [(1, 20), (21, 21)]
     expected = base | {(100 + i,): {**values, "k": 100 + i} for i in range(20)}
@@ -214,7 +214,7 @@ def test_however_often_a_row_changes_a_slice_reads_it_once_and_not_too_many_at_a
         monkeypatch.setattr(user, "fitting", watched)
     if by == "runs":
         RunWriter(log.storage, log.meta, log.changes).write(  # type: ignore[arg-type]
-            log.relation, layout, log.last, sees, log.held, limit=0
+            log.relation, layout, log.last, sees, log.lease, limit=0
         )
     base = log.history.states[0]
     updated = {k: {"n": log.last - keys + k - 100, "a`b.c": "y", "k": k, "t": "large" * 100} for k in range(100, 120)}
@@ -237,15 +237,15 @@ def test_between_two_runs_another_thread_has_its_turn(tmp_path: Path) -> None:
     writer.changes = Slow(log.history, 1)
 
     def all_of_them() -> None:
-        writer.write(log.relation, layout, log.last, sees, log.held, limit=0)
+        writer.write(log.relation, layout, log.last, sees, log.lease, limit=0)
         met.append("the long one ended")
 
     long = threading.Thread(target=all_of_them)
     long.start()
     assert first.wait(30)
-    made = writer.write(log.relation, layout, log.last, sees, log.held, limit=log.last - 10)
+    made = writer.write(log.relation, layout, log.last, sees, log.lease, limit=log.last - 10)
     assert made.tail <= log.last - 10 and not met, "it did not wait for the whole backlog"
-    assert writer.write(log.relation, layout, log.last, sees, log.held, limit=0, until=0.0).runs == 0
+    assert writer.write(log.relation, layout, log.last, sees, log.lease, limit=0, until=0.0).runs == 0
     long.join(60)
     assert met
 
@@ -256,7 +256,7 @@ def test_runs_of_large_values_are_not_merged_however_small_their_files_are(tmp_p
     log = Log(tmp_path, 5, at_once=10, truncates=False, steps=0, script=script)
     layout = Layout(1, 0, (CoveredSpan(WHOLE, 0, 0),), True)
     writer = RunWriter(log.storage, log.meta, log.changes)  # type: ignore[arg-type]
-    assert writer.write(log.relation, layout, log.last, sees, log.held, limit=0) == runs.Made(2, 0)
+    assert writer.write(log.relation, layout, log.last, sees, log.lease, limit=0) == runs.Made(2, 0)
     with log.meta.read() as c:
         made = meta_runs.live(c, 1, 0, log.last)
     assert [(r.first_index, r.last_index) for r in made] == [(1, 10), (11, 20)]

@@ -20,7 +20,7 @@ from headwater.meta.store import Meta
 from headwater.model import (
     Column,
     CoveredSpan,
-    Cut,
+    EpochEntry,
     Layout,
     Op,
     Part,
@@ -86,19 +86,19 @@ def test_a_run_made_during_a_fold_is_not_laid_over_the_base_that_the_fold_made(t
     after = Layout(1, 1, (CoveredSpan(WHOLE, 8, 0, (), 1),), True)
     with meta.write() as c:
         segments.insert(c, Segment(1, 1, 8, 8, "s1", 1, 10, 80, (Part(t.origin.upstream_id, 1, 0, 8, 1, 8),)))
-        epochs.publish(c, [Cut(1, 8, "0/8")], {1: before})
-        held = Leases(acquired(c))
-    owner = Overlays(storage, meta, held=held, changes=ScriptedChanges(h), sees=never, settings=SLICES)
+        epochs.publish(c, [EpochEntry(1, 8, "0/8")], {1: before})
+        leases = Leases(acquired(c))
+    owner = Overlays(storage, meta, leases=leases, changes=ScriptedChanges(h), sees=never, settings=SLICES)
     with owner.use(t, before, 8):  # what the fold reads
         pass
     with meta.write() as c:
         segments.insert(c, Segment(1, 9, 10, 10, "s2", 1, 90, 100, (Part(t.origin.upstream_id, 1, 0, 2, 9, 10),)))
-        epochs.publish(c, [Cut(1, 10, "0/10")], {})
+        epochs.publish(c, [EpochEntry(1, 10, "0/10")], {})
     with owner.use(t, before, 10):  # a query while it merges
         pass
     with meta.write() as c:
         meta_runs.retire_folded(c, 1, 8)
-        epochs.publish(c, [Cut(1, 10, "0/10")], {1: after})
+        epochs.publish(c, [EpochEntry(1, 10, "0/10")], {1: after})
         assert meta_runs.live(c, 1, 8, 10), "the query's run is still there"
     for reader in (owner, Overlays(storage, meta, changes=ScriptedChanges(h), sees=never)):
         with reader.use(t, after, 10) as overlay:
@@ -127,12 +127,12 @@ def test_no_run_is_made_over_changes_that_the_changelog_has_lost(log: Log) -> No
         id = add_table(c, "t", columns, ("a",), connection_id=log.id, upstream_id=1)
         relations.set_state(c, id, TableState.LIVE)
         layout = Layout(id, 0, (CoveredSpan(WHOLE, 0, 0, (), log.id),), True)
-        epochs.publish(c, [Cut(log.id, 10, "0/1")], {id: layout})
-        held, t = Leases(acquired(c)), relations.get(c, id)
+        epochs.publish(c, [EpochEntry(log.id, 10, "0/1")], {id: layout})
+        leases, t = Leases(acquired(c)), relations.get(c, id)
     assert retention.expire(home.meta, home.storage, log.id, needed_after=4, keep_s=-1)
-    for owner in (held, None):
+    for owner in (leases, None):
         with pytest.raises(HeadwaterError, match="changelog begins at 5") as e:
-            Overlays(home.storage, home.meta, held=owner, settings=SLICES).at(t, layout, 10)
+            Overlays(home.storage, home.meta, leases=owner, settings=SLICES).at(t, layout, 10)
         assert e.value.code == "data.history_missing"
     with home.meta.read() as c:
         assert meta_runs.live(c, id, 0, 10) == []

@@ -13,7 +13,7 @@ import pytest
 
 from headwater.errors import MachineError
 from headwater.rundir import LOCK, lock
-from headwater.rundir.files import PLACE
+from headwater.rundir.files import NAME
 from headwater.rundir.lock import ServerLock, owner
 
 WAITS = "import sys; sys.stdin.readline()  # headwater"  # a process that looks like one of ours
@@ -78,14 +78,14 @@ def test_a_directory_keeps_its_name_whatever_the_machine_is_called(
 ) -> None:
     first = owner(tmp_path)
     monkeypatch.setattr(lock.socket, "gethostname", lambda: "another")
-    assert (owner(tmp_path).place, owner(tmp_path).process) == (first.place, f"another:{os.getpid()}")
-    assert [p.name for p in tmp_path.iterdir() if p.is_file()] == [PLACE]
+    assert (owner(tmp_path).run_directory, owner(tmp_path).process) == (first.run_directory, f"another:{os.getpid()}")
+    assert [p.name for p in tmp_path.iterdir() if p.is_file()] == [NAME]
 
 
 def test_all_who_ask_at_once_get_the_same_name_and_one_that_was_lost_is_made_again(tmp_path: Path) -> None:
-    (tmp_path / PLACE).touch()  # what a power loss may leave
+    (tmp_path / NAME).touch()  # what a power loss may leave
     places: list[str] = []
-    threads = [threading.Thread(target=lambda: places.append(owner(tmp_path).place)) for _ in range(8)]
+    threads = [threading.Thread(target=lambda: places.append(owner(tmp_path).run_directory)) for _ in range(8)]
     for t in threads:
         t.start()
     for t in threads:

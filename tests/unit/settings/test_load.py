@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import headwater
-from headwater.cli import frame
+from headwater.cli import envelope
 from headwater.cli.app import app
 from headwater.engine.home import Home
 from headwater.engine.serve import remote, wire
@@ -17,7 +17,7 @@ from headwater.engine.serve.supervisor import Supervisor
 from headwater.errors import InputError
 from headwater.rundir import SOCKET
 from headwater.settings.load import Given, load
-from headwater.settings.table import DEFAULTS, TABLE, Line, Origin, Settings, lines
+from headwater.settings.table import DEFAULTS, TABLE, Line, SetBy, Settings, lines
 
 FILE = """\
 # what was chosen for this home
@@ -69,7 +69,7 @@ def refused(home: Path, text: str | None = None, **values: str) -> InputError:
 def test_without_a_file_everything_is_the_default(home: Path) -> None:
     (home / "headwater.toml").unlink()
     assert load(home) == DEFAULTS == Settings()
-    assert {x.origin for x in lines(load(home))} == {Origin.DEFAULT}
+    assert {x.set_by for x in lines(load(home))} == {SetBy.DEFAULT}
     assert [x.name for x in lines(load(home))] == list(TABLE)
     assert all(x.value == x.default for x in lines(DEFAULTS))
 
@@ -79,15 +79,15 @@ def test_the_file_of_the_home_holds_with_or_without_units(home: Path) -> None:
     assert (found.flush_interval_s, found.flush_bytes, found.fold_age_s, found.fold_budget) == (0.5, 1 << 20, 90.0, 0.5)
     assert found.spark_conf == {"spark.executor.memory": "2g"}
     shown = line(found, "flush.interval")
-    assert (shown.value, shown.default, shown.origin, shown.place) == (
+    assert (shown.value, shown.default, shown.set_by, shown.location) == (
         "500ms",
         "250ms",
         "file",
         "headwater.toml line 3",
     )
-    assert line(found, "fold.budget").place == "headwater.toml line 8"
+    assert line(found, "fold.budget").location == "headwater.toml line 8"
     assert line(found, "spark.conf.spark.executor.memory").value == "2g"
-    assert line(found, "base.files").origin is Origin.DEFAULT
+    assert line(found, "base.files").set_by is SetBy.DEFAULT
 
 
 def test_the_command_line_wins_over_the_environment_and_that_over_the_file(
@@ -104,12 +104,12 @@ def test_the_command_line_wins_over_the_environment_and_that_over_the_file(
         "spark.executor.extraJavaOptions": "-Da=1 -Db=2",
         "spark.cores.max": "7",
     }
-    assert (line(found, "flush.interval").origin, line(found, "flush.interval").place) == (
-        Origin.ENVIRONMENT,
+    assert (line(found, "flush.interval").set_by, line(found, "flush.interval").location) == (
+        SetBy.ENVIRONMENT,
         "HEADWATER_FLUSH_INTERVAL",
     )
-    assert line(found, "fold.age").origin is Origin.COMMAND_LINE
-    assert line(found, "flush.bytes").origin is Origin.FILE
+    assert line(found, "fold.age").set_by is SetBy.COMMAND_LINE
+    assert line(found, "flush.bytes").set_by is SetBy.FILE
 
 
 @pytest.mark.parametrize(
@@ -248,7 +248,7 @@ def test_settings_travel(home: Path) -> None:
 
 
 def command(*arguments: str) -> int:
-    return frame.guarded(lambda: app(list(arguments), standalone_mode=False, prog_name="headwater"))
+    return envelope.guarded(lambda: app(list(arguments), standalone_mode=False, prog_name="headwater"))
 
 
 def test_the_command_shows_each_setting_its_value_its_origin_and_its_meaning(

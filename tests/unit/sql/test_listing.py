@@ -74,7 +74,7 @@ def test_the_same_word_for_a_state_everywhere(home: Home) -> None:
 
 def test_a_paused_capture_is_shown_with_its_connection_and_its_tables(home: Home) -> None:
     paused = JobError("changelog.ahead", "the capture is paused", "Wait for the folds.", Retry.AUTO)
-    home.live.failures.failed(Who("hold", connection=1), paused)
+    home.live.failures.failed(Who("pause", connection=1), paused)
     shown = ask(home, "SHOW CONNECTIONS").rows
     assert shown is not None and ["the capture is paused" in e for e in shown["error"].to_pylist()] == [True]
     status = status_of(home, None)

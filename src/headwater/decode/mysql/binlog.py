@@ -24,7 +24,15 @@ def lay_out(batch: pa.RecordBatch, layout: RowLayout) -> Piece:
     has_old = bool(((ops == Op.UPDATE) | (ops == Op.DELETE)).any())
     piece = Piece.blank(batch, layout, data, has_old=has_old)
     answer = kernels_rows.lay_out(
-        *(data, offsets, ops, _numbers(f[0] for f in forms), _numbers(f[1] for f in forms), layout.slots, layout.keys),
+        *(
+            data,
+            offsets,
+            ops,
+            _numbers(f[0] for f in forms),
+            _numbers(f[1] for f in forms),
+            layout.ordinals,
+            layout.keys,
+        ),
         *piece.grids,
     )
     if answer != OK:

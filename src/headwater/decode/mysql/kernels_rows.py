@@ -23,18 +23,18 @@ GRID = types.int64[:, ::1]
 
 @kernel(types.int64(BYTES, types.int64, types.int64, SLOTS, SLOTS, SLOTS, types.int64, GRID, GRID))
 def _image(
-    data: Any, at: Any, end: Any, sizes: Any, prefixes: Any, slots: Any, row: Any, starts: Any, lengths: Any
+    data: Any, at: Any, end: Any, sizes: Any, prefixes: Any, ordinals: Any, row: Any, starts: Any, lengths: Any
 ) -> Any:
     """Records where the image's values are; returns where it ends, or -1."""
     nulls = at
-    at += (slots.size + 7) >> 3
+    at += (ordinals.size + 7) >> 3
     if at > end:
         return -1
-    for column in range(slots.size):
-        slot = slots[column]
+    for column in range(ordinals.size):
+        ordinal = ordinals[column]
         if data[nulls + (column >> 3)] >> (column & 7) & 1:
-            if slot >= 0:
-                lengths[slot, row] = _NO_VALUE
+            if ordinal >= 0:
+                lengths[ordinal, row] = _NO_VALUE
             continue
         length = np.int64(sizes[column])
         if length == VARIES:
@@ -45,9 +45,9 @@ def _image(
             at += prefix
         if at + length > end:
             return -1
-        if slot >= 0:
-            starts[slot, row] = at
-            lengths[slot, row] = length
+        if ordinal >= 0:
+            starts[ordinal, row] = at
+            lengths[ordinal, row] = length
         at += length
     return at
 
@@ -59,7 +59,7 @@ def lay_out(
     ops: Any,
     sizes: Any,
     prefixes: Any,
-    slots: Any,
+    ordinals: Any,
     keys: Any,
     starts: Any,
     lengths: Any,
@@ -70,8 +70,8 @@ def lay_out(
     """Places of all values of all rows: the row as it is now, and as it was if an update or a delete has that.
 
     `sizes[c]` is the size of column c's values, or VARIES: then `prefixes[c]` length bytes precede a value.
-    `slots[c]` is the output row for column c (-1: not needed), `keys` are the slots of the key. The grids are
-    (slots, rows), preset to "no value". A deleted row keeps only its key.
+    `ordinals[c]` is the output row for column c (-1: not needed), `keys` are the ordinals of the key. The grids are
+    (ordinals, rows), preset to "no value". A deleted row keeps only its key.
     """
     for i in range(offsets.size - 1):
         at = np.int64(offsets[i])
@@ -80,7 +80,7 @@ def lay_out(
         if op in (_TRUNCATE, _BREAK):
             continue
         if op in (_UPDATE, _DELETE):
-            at = _image(data, at, end, sizes, prefixes, slots, i, old_starts, old_lengths)
+            at = _image(data, at, end, sizes, prefixes, ordinals, i, old_starts, old_lengths)
             if at < 0:
                 return i
         if op == _DELETE:
@@ -90,7 +90,7 @@ def lay_out(
         else:
             if op != _INSERT and op != _UPDATE:
                 return i
-            at = _image(data, at, end, sizes, prefixes, slots, i, starts, lengths)
+            at = _image(data, at, end, sizes, prefixes, ordinals, i, starts, lengths)
         if at != end:
             return i
         if op == _UPDATE:

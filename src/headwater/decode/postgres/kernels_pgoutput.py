@@ -24,12 +24,12 @@ GRID = types.int64[:, ::1]
 
 
 @kernel(types.int64(BYTES, types.int64, types.int64, SLOTS, types.int64, GRID, GRID))
-def _tuple(data: Any, at: Any, end: Any, slots: Any, row: Any, starts: Any, lengths: Any) -> Any:
+def _tuple(data: Any, at: Any, end: Any, ordinals: Any, row: Any, starts: Any, lengths: Any) -> Any:
     """Records where the tuple's values are; returns where it ends, or -1."""
-    if at + 2 > end or (np.int64(data[at]) << 8 | np.int64(data[at + 1])) != slots.size:
+    if at + 2 > end or (np.int64(data[at]) << 8 | np.int64(data[at + 1])) != ordinals.size:
         return -1
     at += 2
-    for column in range(slots.size):
+    for column in range(ordinals.size):
         if at >= end:
             return -1
         kind = data[at]
@@ -53,10 +53,10 @@ def _tuple(data: Any, at: Any, end: Any, slots: Any, row: Any, starts: Any, leng
             length = np.int64(MISSING)
         elif kind != _IS_NULL:
             return -1
-        slot = slots[column]
-        if slot >= 0:
-            starts[slot, row] = start
-            lengths[slot, row] = length
+        ordinal = ordinals[column]
+        if ordinal >= 0:
+            starts[ordinal, row] = start
+            lengths[ordinal, row] = length
     return at
 
 
@@ -66,7 +66,7 @@ def _tuple(data: Any, at: Any, end: Any, slots: Any, row: Any, starts: Any, leng
 def lay_out(
     data: Any,
     offsets: Any,
-    slots: Any,
+    ordinals: Any,
     keys: Any,
     identity: Any,
     starts: Any,
@@ -77,8 +77,8 @@ def lay_out(
 ) -> Any:
     """Places of all values of all rows: the row as it is now, and the old key if `moved`.
 
-    `slots[c]` is the output row for the message's column c (-1: not needed), `keys` are the slots of the key,
-    `identity[slot]` says that an old tuple of kind K has the slot. The grids are (slots, rows), preset to "no
+    `ordinals[c]` is the output row for the message's column c (-1: not needed), `keys` are the ordinals of the key,
+    `identity[ordinal]` says that an old tuple of kind K has the ordinal. The grids are (ordinals, rows), preset to "no
     value". A deleted row keeps only its key. Values that an update left unchanged are taken from its old tuple if it
     has them.
     """
@@ -95,7 +95,7 @@ def lay_out(
         old = np.uint8(0)
         if kind != _INSERT and (data[at] == _KEY or data[at] == _OLD):
             old = data[at]
-            at = _tuple(data, at + 1, end, slots, i, old_starts, old_lengths)
+            at = _tuple(data, at + 1, end, ordinals, i, old_starts, old_lengths)
             if at < 0:
                 return i
         if kind == _DELETE:
@@ -107,7 +107,7 @@ def lay_out(
             continue
         if (kind != _INSERT and kind != _UPDATE) or at >= end or data[at] != _NEW:
             return i
-        at = _tuple(data, at + 1, end, slots, i, starts, lengths)
+        at = _tuple(data, at + 1, end, ordinals, i, starts, lengths)
         if at != end:
             return i
         if old == 0:

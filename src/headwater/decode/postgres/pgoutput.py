@@ -18,7 +18,7 @@ def lay_out(batch: pa.RecordBatch, layout: RowLayout) -> Piece:
     """Where the values of these messages are."""
     data, offsets = buffers(batch.column("payload"))
     piece = Piece.blank(batch, layout, data, has_old=_has_old(data, offsets))
-    answer = kernels_pgoutput.lay_out(data, offsets, layout.slots, layout.keys, layout.identity, *piece.grids)
+    answer = kernels_pgoutput.lay_out(data, offsets, layout.ordinals, layout.keys, layout.identity, *piece.grids)
     if answer != OK:
         raise damaged(batch, answer)
     return piece

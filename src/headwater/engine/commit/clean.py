@@ -25,13 +25,13 @@ class Cleaner:
     """One round per call. Meta is updated before files are removed, so a crash leaves orphans for a later round."""
 
     home: Home
-    held: Leases
+    leases: Leases
     overlays: Overlays
     _sweeper: Sweeper = field(init=False)
     _dropped: dict[str, int] = field(default_factory=dict)  # folder of something dropped → last pin that may need it
 
     def __post_init__(self) -> None:
-        self._sweeper = Sweeper(self.home, self.held)
+        self._sweeper = Sweeper(self.home, self.leases)
 
     def clean(self) -> None:
         """One round. A step that fails does not keep the others from being taken."""
@@ -46,7 +46,7 @@ class Cleaner:
     def _forget(self) -> None:
         """Removes what meta no longer needs, from meta and then from the lake."""
         settings = self.home.settings
-        with self.home.meta.owned(self.held.server) as c:
+        with self.home.meta.owned(self.leases.server) as c:
             epochs.thin(c, time.time() - settings.history_s)
             kept = {x.id: claims.enforce(c, x, settings=settings) for x in connections.all(c)}
             before = min(time.time() - min(RETIRED_KEPT_S, settings.history_s), epochs.unread_since(c))
@@ -55,7 +55,7 @@ class Cleaner:
         for connection_id, what in kept.items():
             who = Who("retention", connection=connection_id)
             self.home.live.failures.attempt(who, partial(self._expire, connection_id, what), 0)
-        with self.home.meta.owned(self.held.server) as c:
+        with self.home.meta.owned(self.leases.server) as c:
             segments.remove_schemas(c)
 
     def _expire(self, connection_id: int, kept: Kept) -> int:

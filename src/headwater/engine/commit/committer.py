@@ -29,7 +29,7 @@ from headwater.engine.home import Home
 from headwater.errors import HeadwaterError
 from headwater.meta import changes as changes_of
 from headwater.meta import connections, epochs, intents, relations, runs, settle, spans
-from headwater.meta.intents import Cover, Fold, Intent, Upkeep, Work
+from headwater.meta.intents import Cover, Fold, Intent, Maintain, Work
 from headwater.model import Epoch, Layout, RelationInfo, Span, TableState
 from headwater.ownership.lease import Lease, Leases
 from headwater.ownership.names import Name
@@ -49,27 +49,27 @@ Rewrite = Callable[[RelationInfo], None]
 class Writer(Protocol):
     """Changes a base's rows; each method returns the Delta version that holds the change."""
 
-    def merge(self, relation: RelationInfo, layout: Layout, index: int, app_id: str, version: int) -> int:
+    def fold(self, relation: RelationInfo, layout: Layout, index: int, app_id: str, version: int) -> int:
         """Folds the overlay at `index`; the commit has number `version` under `app_id`."""
 
     def remove(self, relation: RelationInfo, spans: list[Span], app_id: str, version: int) -> int:
-        """Deletes the rows of these spans (all rows, if keys have no order) from the base; numbered like `merge`."""
+        """Deletes the rows of these spans (all rows, if keys have no order) from the base; numbered like `fold`."""
 
 
 class Committer:
     """Commits to bases, one commit per base at a time."""
 
-    def __init__(self, home: Home, held: Leases, writer: Writer) -> None:
+    def __init__(self, home: Home, leases: Leases, writer: Writer) -> None:
         self._home = home
-        self._held = held
+        self._leases = leases
         self._writer = writer
         self._locks: defaultdict[int, threading.Lock] = defaultdict(threading.Lock)
         self._rest_until: dict[int, float] = {}
         self._untrusted: dict[int, bool] = {}  # relation to roll back first → whether its checkpoint is suspect, too
-        self._guard = Guard(home, held)
+        self._guard = Guard(home, leases)
 
     def _lease(self, relation_id: int) -> Lease:
-        return self._held.of(Name.relation(relation_id))
+        return self._leases.of(Name.relation(relation_id))
 
     @contextmanager
     def exclusive(self, relation_id: int) -> Iterator[None]:
@@ -88,10 +88,10 @@ class Committer:
         life = self._home.storage.life()
         for i in left:
             if i.life != life or not life:
-                torn = isinstance(i.work, Upkeep) and i.work.checkpoint
+                torn = isinstance(i.work, Maintain) and i.work.checkpoint
                 self._untrusted[i.relation_id] = self._untrusted.get(i.relation_id, False) or torn
         # upkeep records the newest version, whichever it is, so commits that changed rows must be recorded first
-        for intent in sorted(left, key=lambda i: (isinstance(i.work, Upkeep), i.id)):
+        for intent in sorted(left, key=lambda i: (isinstance(i.work, Maintain), i.id)):
             with self._locks[intent.relation_id]:
                 self._guard.attempt("recover", intent.relation_id, partial(self._recover, intent), None)
 
@@ -158,7 +158,7 @@ class Committer:
             for id in free:
                 locks.callback(self._locks[id].release)
             self._record_upkeep(free)
-            with self._home.meta.owned(self._held.server) as c:
+            with self._home.meta.owned(self._leases.server) as c:
                 moved = [id for id in free if self._advanced(c, id)]
                 return epoch.publish(c, moved) if moved else None
 
@@ -184,7 +184,7 @@ class Committer:
         if changes_of.first_kept(c, relation) > layout.index_for(relation) + 1:
             return False  # missing history must not count as no changes: reading the table reports it
         settle.move(c, relation_id, [s.id for s in spans.all(c, relation_id)], index)
-        settle.merge(c, relation_id)
+        settle.join(c, relation_id)
         relations.set_folded(c, relation_id)
         return True
 
@@ -202,7 +202,7 @@ class Committer:
         try:
             self._finish_left(relation_id, Fold)
             with self._home.meta.read() as c:
-                busy = any(not isinstance(i.work, Upkeep) for i in intents.all(c, relation_id))
+                busy = any(not isinstance(i.work, Maintain) for i in intents.all(c, relation_id))
             if busy or not self._redo_late_fold(relation_id):
                 return None
             with self._home.meta.read() as c:
@@ -212,7 +212,7 @@ class Committer:
             with self._home.meta.owned(self._lease(relation_id)) as c:
                 for left in intents.all(c, relation_id):
                     intents.done(c, left.id)  # one that could not be recorded: the new one records it, too
-                intent = self._decided(c, relation_id, Upkeep(checkpoint))
+                intent = self._decided(c, relation_id, Maintain(checkpoint))
             try:
                 rewrite(relation)
                 crash.here("base.upkept")
@@ -322,7 +322,7 @@ class Committer:
                 return self._finish_cover(relation, intent, cover, new)
             case Fold() as fold:
                 return self._finish_fold(relation, intent, fold, new)
-            case Upkeep():
+            case Maintain():
                 return self._finish_upkeep(relation, intent.id)
 
     def _made(self, relation: RelationInfo, intent: Intent, number: Number) -> int | None:
@@ -366,7 +366,7 @@ class Committer:
         """Settles spans immediately if the table has not changed since they were scanned: there is nothing to fold."""
         last = changes_of.last(c, relation, index)
         settle.quiet(c, relation.id, last, index)
-        settle.merge(c, relation.id)
+        settle.join(c, relation.id)
 
     def _finish_fold(self, relation: RelationInfo, intent: Intent, fold: Fold, new: bool) -> Epoch | None:
         """Executes a new fold. A leftover one is recorded if Delta has it, and given up otherwise."""
@@ -387,7 +387,7 @@ class Committer:
                 return None  # dropped meanwhile, its intents with it
             _record_version(c, relation, version)
             settle.move(c, relation.id, fold.spans, fold.index)
-            settle.merge(c, relation.id)
+            settle.join(c, relation.id)
             runs.retire_folded(c, relation.id, fold.index)
             relations.set_folded(c, relation.id)
             intents.done(c, intent.id)
@@ -433,7 +433,7 @@ class Committer:
                 check_history(c, relation, first, last)
                 return relation.base_version
         try:
-            return self._writer.merge(relation, layout, fold.index, *numbers.first(intent))
+            return self._writer.fold(relation, layout, fold.index, *numbers.first(intent))
         except Exception as e:
             made = base.transaction_commit(self._home.storage, relation.base_path, *numbers.first(intent))
             if made is None:

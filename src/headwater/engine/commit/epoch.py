@@ -10,16 +10,16 @@ from headwater import crash
 from headwater.engine.commit.layout import layout_of
 from headwater.meta import connections, epochs, relations, spans
 from headwater.meta.store import Meta
-from headwater.model import Cut, Epoch, RelationInfo, TableState
+from headwater.model import Epoch, EpochEntry, RelationInfo, TableState
 from headwater.ownership.lease import Lease
 
 
-def publish_if_moved(meta: Meta, held: Lease) -> Epoch | None:
+def publish_if_moved(meta: Meta, lease: Lease) -> Epoch | None:
     """A new epoch if any changelog has grown since the last one; None if nothing changed."""
     with meta.read() as c:
         if not _moved(c):
             return None
-    with meta.owned(held) as c:
+    with meta.owned(lease) as c:
         return publish(c, ()) if _moved(c) else None
 
 
@@ -38,7 +38,7 @@ def publish(c: Connection, changed: Iterable[int]) -> Epoch:
         layouts[relation_id] = layout
         if layout.complete and relation.state is TableState.FILLING:
             _complete(c, relation)
-    published = epochs.publish(c, _cuts(c), layouts)
+    published = epochs.publish(c, _entries(c), layouts)
     crash.here("epoch.half")
     return published
 
@@ -51,13 +51,13 @@ def _complete(c: Connection, relation: RelationInfo) -> None:
     relations.open_if_complete(c, relation.block)
 
 
-def _cuts(c: Connection) -> list[Cut]:
-    return [Cut(x.id, x.committed_index, x.position) for x in connections.all(c)]
+def _entries(c: Connection) -> list[EpochEntry]:
+    return [EpochEntry(x.id, x.committed_index, x.position) for x in connections.all(c)]
 
 
 def _moved(c: Connection) -> bool:
     newest = epochs.newest(c)
     if newest is None:
         return True
-    now = {(x.connection_id, x.index) for x in _cuts(c)}
-    return now != {(x.connection_id, x.index) for x in newest.cuts}
+    now = {(x.connection_id, x.index) for x in _entries(c)}
+    return now != {(x.connection_id, x.index) for x in newest.entries}

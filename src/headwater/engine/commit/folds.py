@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from functools import partial
 
 from headwater.engine.commit.ahead import ahead_bytes
+from headwater.engine.commit.base_writer import BaseWriter
 from headwater.engine.commit.committer import Committer
 from headwater.engine.commit.holes import scan_again
-from headwater.engine.commit.merger import Merger
 from headwater.engine.failures import Who
 from headwater.engine.guard import Guard
 from headwater.engine.home import Home
@@ -77,12 +77,12 @@ class Folds:
     """One round per tick; at most one fold at a time."""
 
     def __init__(
-        self, home: Home, held: Leases, committer: Committer, merger: Merger, reader: Reader, guard: Guard
+        self, home: Home, leases: Leases, committer: Committer, base_writer: BaseWriter, reader: Reader, guard: Guard
     ) -> None:
         self._home = home
-        self._held = held
+        self._leases = leases
         self._committer = committer
-        self._merger = merger
+        self._base_writer = base_writer
         self._reader = reader
         self._guard = guard
         self._rest_until = 0.0
@@ -92,10 +92,10 @@ class Folds:
     def tick(self) -> None:
         """Turns long tails into runs, then folds the overlay that is most due, if the budget allows."""
         self._fold_failed()
-        overlays = [o for o in self._overlays() if not self._maintain(o)]
-        if idle := [o.relation.id for o in overlays if o.idle(time.time())]:
+        unfolded = [o for o in self._unfolded() if not self._maintain(o)]
+        if idle := [o.relation.id for o in unfolded if o.idle(time.time())]:
             self._committer.advance(idle)
-        due = sorted((o for o in overlays if o.due(time.time())), key=Unfolded.order)
+        due = sorted((o for o in unfolded if o.due(time.time())), key=Unfolded.order)
         for overlay in due:
             if overlay.urgent() or overlay.pressing or time.monotonic() >= self._rest_until:
                 work = partial(self._attempted, overlay.relation.id)
@@ -120,7 +120,9 @@ class Folds:
             return True
         if not o.settled:
             return False
-        return self._guard.attempt("run", id, partial(self._merger.make_runs, o.relation, o.layout, o.index), False)
+        return self._guard.attempt(
+            "run", id, partial(self._base_writer.make_runs, o.relation, o.layout, o.index), False
+        )
 
     def _fold_failed(self) -> None:
         """Folds failed tables up to where they stopped, so that they no longer need the changelog."""
@@ -141,7 +143,7 @@ class Folds:
             return  # its scans saw later states than the last readable one: it keeps its claim up to the limit
         if stop > layout.index_for(relation) or not layout.settled:
             self._committer.fold(relation.id, upto=stop)
-        with self._home.meta.owned(self._held.of(Name.relation(relation.id))) as c:
+        with self._home.meta.owned(self._leases.of(Name.relation(relation.id))) as c:
             newest = epochs.newest(c)
             folded = None if newest is None else epochs.layout_at(c, relation.id, newest.id)
             if folded is None or not folded.settled:
@@ -159,7 +161,7 @@ class Folds:
             return False
         log.info("scanning keys again relation=%s keys=%s", o.relation.id, holes.num_rows)
         with self._committer.exclusive(o.relation.id):
-            return scan_again(self._home, self._held.of(Name.relation(o.relation.id)), o.relation, holes)
+            return scan_again(self._home, self._leases.of(Name.relation(o.relation.id)), o.relation, holes)
 
     def fold(self, relation_id: int) -> bool:
         """Folds a relation now; False if there was nothing to fold."""
@@ -172,7 +174,7 @@ class Folds:
             log.info("folded relation=%s seconds=%.2f", relation_id, took)
         return folded
 
-    def _overlays(self) -> list[Unfolded]:
+    def _unfolded(self) -> list[Unfolded]:
         """Every table's overlay at the newest epoch, with a constant number of queries to meta."""
         with self._home.meta.read() as c:
             newest = epochs.newest(c)

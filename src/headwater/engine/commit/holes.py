@@ -13,13 +13,13 @@ from headwater.model import RelationInfo, TableState
 from headwater.ownership.lease import Lease
 
 
-def scan_again(home: Home, held: Lease, relation: RelationInfo, keys: pa.Table) -> bool:
+def scan_again(home: Home, lease: Lease, relation: RelationInfo, keys: pa.Table) -> bool:
     """Removes the keys from the covered spans (they are hidden until rescanned) and publishes an epoch.
 
     If keys cannot be ordered outside the database, it is unknown which span holds a key: the whole table is hidden and
     read again under one snapshot, in which every row has exactly one key.
     """
-    with home.meta.owned(held) as c:
+    with home.meta.owned(lease) as c:
         current = relations.get_or_none(c, relation.id)
         if current is None or current.state is TableState.FAILED:
             return False  # dropped or stopped meanwhile

@@ -50,7 +50,7 @@ class Sweeper:
     """Call `sweep` repeatedly from one thread. It lists files first and reads meta afterwards: see `strays`."""
 
     home: Home
-    held: Leases
+    leases: Leases
     _looked: dict[Who, float] = field(default_factory=dict)
     _known: dict[int, _Known] = field(default_factory=dict)  # relation → what its base has had
 
@@ -85,22 +85,22 @@ class Sweeper:
         """Checks merged segments. A capture deletes its own strays when it starts."""
         found = [path for path in self.home.storage.list(segment.folder(connection_id)) if segment.is_merged(path)]
         recorded = partial(merged.paths, connection_id=connection_id)
-        self._unrecorded(segment.folder(connection_id), found, self.held.server, recorded)
+        self._unrecorded(segment.folder(connection_id), found, self.leases.server, recorded)
 
     def _runs(self, relation_id: int) -> None:
         found = list(self.home.storage.list(run_folder(relation_id)))
         recorded = partial(runs.paths, relation_id=relation_id)
         self._unrecorded(run_folder(relation_id), found, self._lease(relation_id), recorded)
 
-    def _unrecorded(self, folder: str, found: list[str], held: Lease, recorded: Recorded) -> None:
+    def _unrecorded(self, folder: str, found: list[str], lease: Lease, recorded: Recorded) -> None:
         """Deletes files that meta does not know, unless this process is writing to the folder."""
-        if folder in held.under_way:
+        if folder in lease.under_way:
             return
         with self.home.meta.read() as c:
-            gone = strays(found, held.fence, recorded=recorded(c))
+            gone = strays(found, lease.fence, recorded=recorded(c))
         if gone:  # rare. A write transaction waits for a COMMIT whose response was lost and that may record them
-            with self.home.meta.owned(held) as c:
-                gone = strays(gone, held.fence, recorded=recorded(c))
+            with self.home.meta.owned(lease) as c:
+                gone = strays(gone, lease.fence, recorded=recorded(c))
         self._remove(gone)
 
     def _base(self, relation: RelationInfo) -> None:
@@ -141,7 +141,7 @@ class Sweeper:
         return {f"{path}/{name}" for name in names}
 
     def _lease(self, relation_id: int) -> Lease:
-        return self.held.of(Name.relation(relation_id))
+        return self.leases.of(Name.relation(relation_id))
 
     def _remove(self, paths: list[str]) -> None:
         if paths:

@@ -48,7 +48,7 @@ class Upkeep:
     """Call `tick` repeatedly from one thread."""
 
     home: Home
-    held: Leases
+    leases: Leases
     committer: Committer
     session: Callable[[], SparkSession]
     guard: Guard
@@ -90,7 +90,7 @@ class Upkeep:
             self.home.meta,
             self.home.storage,
             connection_id,
-            self.held.server,
+            self.leases.server,
             now=time.time(),
             age_s=self.home.settings.segment_age_s,
             most_bytes=self.home.settings.segment_bytes,
@@ -155,7 +155,7 @@ class Upkeep:
                 if intents.all(c, relation.id) or _has_loose_files(spans.counts(c, relation.id)):
                     return False
                 needed = {relations.get(c, relation.id).base_version, *epochs.base_versions(c, relation.id)}
-            commits.cut(storage, relation.base_path, min(needed), time.time() - LOG_KEPT_S)
+            commits.trim(storage, relation.base_path, min(needed), time.time() - LOG_KEPT_S)
             newest = base.current_version(storage, relation.base_path)
             at = None if min(needed) >= newest else rewrite.committed_at(storage, relation, min(needed))
             if at is None and min(needed) < newest:

@@ -57,13 +57,13 @@ class Backfill:
     """The coordinator. Call `tick()` repeatedly from one thread; the work runs in a pool."""
 
     def __init__(
-        self, home: Home, held: Leases, session: Callable[[], SparkSession], on_scanned: Callable[[], None]
+        self, home: Home, leases: Leases, session: Callable[[], SparkSession], on_scanned: Callable[[], None]
     ) -> None:
         self._home = home
-        self._held = held
+        self._leases = leases
         self._session = session
         self._on_scanned = on_scanned
-        self._guard = Guard(home, held)
+        self._guard = Guard(home, leases)
         self._work: dict[int, _Work] = {}
         # Scans never take more, so that reads always find a free slot. A cluster's size is known once it runs.
         self._slots = max(1, (share_of(home.settings) or 2) // 2)
@@ -73,7 +73,7 @@ class Backfill:
 
     def recover(self) -> None:
         """Resets scans that a crash interrupted, and gives failed tables another chance."""
-        with self._home.meta.owned(self._held.server) as c:
+        with self._home.meta.owned(self._leases.server) as c:
             for relation in relations.all(c):
                 found = spans.all(c, relation.id)
                 for s in found:
@@ -265,7 +265,7 @@ class Backfill:
         return True
 
     def _lease(self, relation: RelationInfo) -> Lease:
-        return self._held.of(Name.relation(relation.id))
+        return self._leases.of(Name.relation(relation.id))
 
     def _busy(self) -> int:
         return sum(not f.done() for w in self._work.values() for f in w.scans.values())

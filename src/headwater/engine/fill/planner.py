@@ -25,7 +25,7 @@ FLUSH_S = 0.3  # spans are written in small batches, so that the first scans sta
 
 
 def plan_relation(
-    home: Home, held: Lease, relation: RelationInfo, on_scanned: Callable[[], None], stopping: Callable[[], bool]
+    home: Home, lease: Lease, relation: RelationInfo, on_scanned: Callable[[], None], stopping: Callable[[], bool]
 ) -> bool:
     """Plans all spans of a relation into meta, resuming an earlier plan; returns whether the table is small."""
     with home.meta.read() as c:
@@ -36,20 +36,20 @@ def plan_relation(
     table = scan_table(relation, identity)
     extent = upstream.reach.read_extent(table)
     plan = _plan(relation, extent, home.settings)
-    with home.meta.owned(held) as c:
+    with home.meta.owned(lease) as c:
         relations.set_rows_estimate(c, relation.id, extent.rows_estimate)
     if begun is not None:  # the end was fixed when planning began
         plan = dataclasses.replace(plan, last=begun.last, dense_from=None)
     else:
-        begun = _fix_end(home, held, relation, plan, life)
+        begun = _fix_end(home, lease, relation, plan, life)
         crash.here("plan.half")
         on_scanned()
     with upstream.reach.walk(table) as walk:
-        _write_spans(home, held, relation, plan, walk, begun, stopping)
+        _write_spans(home, lease, relation, plan, walk, begun, stopping)
     return extent.bytes <= home.settings.small_bytes and not wanted_rows(relation, home.settings)[1]
 
 
-def leave_rest(home: Home, held: Lease, relation: RelationInfo, on_scanned: Callable[[], None]) -> None:
+def leave_rest(home: Home, lease: Lease, relation: RelationInfo, on_scanned: Callable[[], None]) -> None:
     """Marks everything unscanned as scanned and empty, so that only new changes fill the table.
 
     Except keys that must be scanned again: their rows are known to be in the table.
@@ -60,7 +60,7 @@ def leave_rest(home: Home, held: Lease, relation: RelationInfo, on_scanned: Call
     upstream = upstream_of(home.meta, relation.origin.connection_id)
     extent = upstream.reach.read_extent(scan_table(relation, identity))
     nothing = Plan.of(extent, ()).beyond_result
-    with home.meta.owned(held) as c:
+    with home.meta.owned(lease) as c:
         begun = spans.planned(c, relation.id)
         if begun is None:
             spans.add(c, relation.id, [Span(None, None)], spans.BEYOND)
@@ -80,9 +80,9 @@ def _plan(relation: RelationInfo, extent: Extent, settings: Settings) -> Plan:
     return Plan.of(extent, types, span_rows=rows, span_bytes=0 if chosen else settings.span_bytes)
 
 
-def _fix_end(home: Home, held: Lease, relation: RelationInfo, plan: Plan, life: str) -> PlannedTo:
+def _fix_end(home: Home, lease: Lease, relation: RelationInfo, plan: Plan, life: str) -> PlannedTo:
     """Plans the span beyond the largest key first; it counts as scanned and empty."""
-    with home.meta.owned(held) as c:
+    with home.meta.owned(lease) as c:
         spans.add(c, relation.id, [plan.beyond], spans.BEYOND)
         (beyond,) = spans.all(c, relation.id)
         record(c, relation, beyond, plan.beyond_result, life)
@@ -91,7 +91,7 @@ def _fix_end(home: Home, held: Lease, relation: RelationInfo, plan: Plan, life: 
 
 def _write_spans(
     home: Home,
-    held: Lease,
+    lease: Lease,
     relation: RelationInfo,
     plan: Plan,
     walk: KeyWalk,
@@ -103,13 +103,13 @@ def _write_spans(
     for span in spans_of(plan, walk.next_bound, begun.after, begun.spans):
         batch.append(span)
         if time.monotonic() - flushed_at > FLUSH_S:
-            with home.meta.owned(held) as c:
+            with home.meta.owned(lease) as c:
                 spans.plan(c, relation.id, batch)
             crash.here("plan.half")
             batch, flushed_at = [], time.monotonic()
             if stopping():
                 return
-    with home.meta.owned(held) as c:
+    with home.meta.owned(lease) as c:
         spans.plan(c, relation.id, batch)
         relations.set_planned(c, relation.id, True)
         epoch.publish(c, [relation.id])  # every span may be covered already: an empty table has only one

@@ -9,7 +9,7 @@ from collections.abc import Collection
 from pyspark.sql import SparkSession
 from sqlalchemy.engine import Connection
 
-from headwater import crash
+from headwater import crash, stored
 from headwater.backfill.files import scan_label
 from headwater.backfill.read_span import ScanJob, job_for, scan_span
 from headwater.engine.home import Home
@@ -21,18 +21,17 @@ from headwater.ownership.permit import Written, written
 from headwater.settings.table import Settings
 from headwater.source.connected import upstream_of
 from headwater.source.kinds import kind
-from headwater.stored import Json
 
 
 def scan(
-    home: Home, held: Lease, session: SparkSession | None, relation: RelationInfo, info: SpanInfo, max_rows: int = 0
+    home: Home, lease: Lease, session: SparkSession | None, relation: RelationInfo, info: SpanInfo, max_rows: int = 0
 ) -> int:
     """Reads the span, or the first part of it (at most `max_rows`; 0: no limit), and records the result.
 
     Without a session it is read in this process. Returns the number of rows read; on an error the span becomes pending
     again.
     """
-    with home.meta.owned(held) as c:
+    with home.meta.owned(lease) as c:
         if relations.get_or_none(c, relation.id) is None:
             return 0
         spans.set_state(c, info.id, SpanState.SCANNING)
@@ -41,28 +40,28 @@ def scan(
     try:
         upstream = upstream_of(home.meta, relation.origin.connection_id)
         label = scan_label(info.id)
-        job = job_for(relation, upstream.reach, identity, info.span, home.storage, held.permit, label)
+        job = job_for(relation, upstream.reach, identity, info.span, home.storage, lease.permit, label)
         job = dataclasses.replace(
             job,
-            slice_s=home.settings.slice_s,
+            scan_s=home.settings.scan_s,
             max_rows=max_rows or _oversized(relation, home.settings),
         )
         if info.again and not relation.ordered:
             # One snapshot for the whole table: with two, rows could again move from one to the other unseen.
-            job = dataclasses.replace(job, slice_s=math.inf, max_rows=0)
+            job = dataclasses.replace(job, scan_s=math.inf, max_rows=0)
         with home.live.counters.time("headwater_scan_seconds", relation.id):
             work = _InTask(job)
-            result = Json.scan_result(work() if session is None else run_task(session, "scans", work))
+            result = stored.scan_result(work() if session is None else run_task(session, "scans", work))
         crash.here("scan.written")
-        with home.meta.owned(held) as c:
+        with home.meta.owned(lease) as c:
             kept = relations.get_or_none(c, relation.id) is not None
             if kept:
                 record(c, relation, info, result, life)
     except BaseException:
-        with home.meta.owned(held) as c:
+        with home.meta.owned(lease) as c:
             unread = spans.give_up(c, info.id)
         if unread:
-            remove_files(home, held, relation, (info.id,))  # a killed worker could not do it
+            remove_files(home, lease, relation, (info.id,))  # a killed worker could not do it
         raise
     if not kept:
         home.storage.remove(f"{relation.base_path}/{file.path}" for file in result.files)
@@ -103,13 +102,13 @@ def record(c: Connection, relation: RelationInfo, info: SpanInfo, result: ScanRe
         )
 
 
-def remove_files(home: Home, held: Lease, relation: RelationInfo, unread: Collection[int]) -> None:
+def remove_files(home: Home, lease: Lease, relation: RelationInfo, unread: Collection[int]) -> None:
     """Deletes the files that this owner's scans of these spans wrote; immediately, because the disk may be full.
 
     The spans will be scanned again, so they have no other files: a rescanned part of a covered span is a span of its
     own. The sweep deletes whatever a lost worker still writes.
     """
-    own = {Written(scan_label(id), held.fence) for id in unread}
+    own = {Written(scan_label(id), lease.fence) for id in unread}
     home.storage.remove([path for path in home.storage.list(relation.base_path) if written(path) in own])
 
 
@@ -120,4 +119,4 @@ class _InTask:
         self._job = job
 
     def __call__(self) -> str:
-        return Json.dump(scan_span(self._job, crash.scan_hook))
+        return stored.dump(scan_span(self._job, crash.scan_hook))

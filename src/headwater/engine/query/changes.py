@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from headwater import __version__
-from headwater.changelog.envelope import Place, envelope
+from headwater.changelog.envelope import TableSource, envelope
 from headwater.changelog.reader import read_transactions
 from headwater.engine.home import Home
 from headwater.errors import DefinitionError
@@ -43,13 +43,13 @@ def changelog_rows(
 def _of_table(
     home: Home, changes: Changes, connection: ConnectionInfo, relation: RelationInfo, after: int, upto: int
 ) -> Iterator[pa.Table]:
-    place = Place(
+    source = TableSource(
         __version__,
         connection.name,
         connection.options.get("database.name", ""),
         relation.origin.schema,
         relation.origin.table,
-        kind(connection.type).origin,
+        kind(connection.type).source_block,
     )
     for part in changes.slices(relation, after, upto, apart=True):
         if part.table.num_rows:
@@ -57,4 +57,4 @@ def _of_table(
                 found = segments.completing(c, connection.id, part.after, part.upto)
             transactions = read_transactions(home.storage, found)
             for start in range(0, part.table.num_rows, NEWEST):  # an envelope is JSON, row by row
-                yield envelope(part.table.slice(start, NEWEST), transactions, relation.key, place)
+                yield envelope(part.table.slice(start, NEWEST), transactions, relation.key, source)

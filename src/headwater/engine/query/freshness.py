@@ -46,8 +46,8 @@ def _behind(c: Connection, server: Serving | None, x: ConnectionInfo, newest: Ep
         if unpublished > WORTH_SAYING_S:
             return Behind(x.name, unpublished, "its newest changes have not been published yet")
     if lag is not None:
-        held = server is not None and server.holds_back(x.id)
-        return Behind(x.name, lag.seconds, "its capture is waiting for folds" if held else "catching up")
+        paused = server is not None and server.paused(x.id)
+        return Behind(x.name, lag.seconds, "its capture is waiting for folds" if paused else "catching up")
     # we do not know how far the upstream has advanced: this is an upper bound
     silence = max(0.0, now - connections.position_at(c, x.id))
     if x.error:

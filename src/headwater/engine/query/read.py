@@ -98,15 +98,15 @@ class Pinned:
 
 
 class Reader:
-    """Reads a home. `session` provides Spark at the first read that needs it; an owner (`held`) also makes runs."""
+    """Reads a home. `session` provides Spark at the first read that needs it; an owner (`leases`) also makes runs."""
 
-    def __init__(self, home: Home, session: Callable[[], SparkSession], held: Leases | None = None) -> None:
+    def __init__(self, home: Home, session: Callable[[], SparkSession], leases: Leases | None = None) -> None:
         self._home = home
         self._root = session
         self._sessions: Sessions | None = None
         self._lock = threading.Lock()
-        self._held = ExitStack()
-        self.overlays = Overlays(home.storage, home.meta, held=held, report=self._report, settings=home.settings)
+        self._in_use = ExitStack()
+        self.overlays = Overlays(home.storage, home.meta, leases=leases, report=self._report, settings=home.settings)
 
     @contextmanager
     def pinned(
@@ -141,18 +141,18 @@ class Reader:
         with self._home.meta.read() as c:
             return [r.name for r in relations.named(c)]
 
-    def frame(self, name: str) -> tuple[DataFrame, list[Behind], list[str]]:
+    def rows(self, name: str) -> tuple[DataFrame, list[Behind], list[str]]:
         """One relation at the newest epoch, how old it is, and what is missing from it, as text.
 
         Its files are kept until `close()`, for an hour at most.
         """
-        epoch, seen = self._held.enter_context(self._pin("frame"))
+        epoch, seen = self._in_use.enter_context(self._pin("frame"))
         found = [s for s in seen if s.relation.name.lower() == name.lower()]
         if not found:
             raise unknown_name("table", name, self.names())
         with self._home.meta.read() as c:
             old = behind(c, self._home.live.server, {found[0].relation.origin.connection_id})
-        overlay, stopped = self._overlay(found[0], epoch, self._held)
+        overlay, stopped = self._overlay(found[0], epoch, self._in_use)
         missing = [text for text in (found[0].warning(), stopped) if text]
         return self._frame(self._root(), found[0], overlay), old, missing
 
@@ -279,7 +279,7 @@ class Reader:
 
     def close(self) -> None:
         """Releases everything that frames hold."""
-        self._held.close()
+        self._in_use.close()
 
     def _pool(self) -> Sessions:
         root = self._root()

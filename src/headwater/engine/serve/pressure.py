@@ -29,7 +29,7 @@ class Pressure:
     home: Home
     supervisor: Supervisor
     ahead_bytes: dict[int, int] = field(default_factory=dict)  # connection → changes that no base holds
-    held: set[int] = field(default_factory=set)
+    paused: set[int] = field(default_factory=set)
 
     def look(self) -> None:
         """Checks how far each changelog is ahead, and pauses or resumes its capture."""
@@ -38,16 +38,16 @@ class Pressure:
             known = connections.all(c)
             self.ahead_bytes = ahead_bytes(c, self.home.live.failures)
         for connection in known:
-            ahead, who = self.ahead_bytes.get(connection.id, 0), Who("hold", connection=connection.id)
-            if limit and ahead > limit and connection.id not in self.held:
-                self.held.add(connection.id)
+            ahead, who = self.ahead_bytes.get(connection.id, 0), Who("pause", connection=connection.id)
+            if limit and ahead > limit and connection.id not in self.paused:
+                self.paused.add(connection.id)
                 self.home.live.failures.failed(who, _too_far(ahead, limit))
-            elif connection.id in self.held and (not limit or ahead < EASED * limit):
-                self.held.discard(connection.id)
+            elif connection.id in self.paused and (not limit or ahead < EASED * limit):
+                self.paused.discard(connection.id)
                 self.home.live.failures.succeeded(who)
                 log.info("capture resumes connection=%s ahead_bytes=%s", connection.name, ahead)
-        self.held &= {x.id for x in known}
-        self.supervisor.hold(self.held)
+        self.paused &= {x.id for x in known}
+        self.supervisor.pause(self.paused)
 
 
 def _too_far(ahead: int, limit: int) -> JobError:

@@ -18,10 +18,10 @@ from headwater import crash
 from headwater.capture.until import Until
 from headwater.config import LEASE_S
 from headwater.engine.commit import epoch
+from headwater.engine.commit.base_writer import BaseWriter
 from headwater.engine.commit.clean import Cleaner
 from headwater.engine.commit.committer import Committer
 from headwater.engine.commit.folds import Folds
-from headwater.engine.commit.merger import Merger
 from headwater.engine.commit.upkeep import Upkeep
 from headwater.engine.failures import Who, described
 from headwater.engine.fill.backfill import Backfill
@@ -93,7 +93,7 @@ class Server:
         self._spark_lost: HeadwaterError | None = None  # why the last restart failed
         self._stopping = threading.Event()
         self._lock = ServerLock(home.path)
-        self._held: Leases | None = None
+        self._leases: Leases | None = None
         self._preparing: dict[int, threading.Thread] = {}
         self._preparing_waits: dict[int, str] = {}
         self._dropped: set[int] = set()
@@ -108,18 +108,18 @@ class Server:
         self.home.live.failures.ending = False
         self._lock.take()
         self._journal.enter_context(journal.kept(self.home.path))
-        held = self._held = Leases(self._acquire())
-        with self.home.meta.owned(held.server) as c:
+        leases = self._leases = Leases(self._acquire())
+        with self.home.meta.owned(leases.server) as c:
             connections.forget_errors(c)  # of an earlier start
-        self.reader = Reader(self.home, self.session, held)
-        merger = Merger(self.home, held, self.reader, self.session)
-        self.committer = Committer(self.home, held, merger)
-        self._guard = Guard(self.home, held)
+        self.reader = Reader(self.home, self.session, leases)
+        base_writer = BaseWriter(self.home, leases, self.reader, self.session)
+        self.committer = Committer(self.home, leases, base_writer)
+        self._guard = Guard(self.home, leases)
         self.committer.recover()
-        self.backfill = Backfill(self.home, held, self.session, partial(self._happened, Happened.SCANNED))
+        self.backfill = Backfill(self.home, leases, self.session, partial(self._happened, Happened.SCANNED))
         self.backfill.recover()
-        self.folds = Folds(self.home, held, self.committer, merger, self.reader, self._guard)
-        self.watcher = Watcher(self.home, held)
+        self.folds = Folds(self.home, leases, self.committer, base_writer, self.reader, self._guard)
+        self.watcher = Watcher(self.home, leases)
         self.supervisor = Supervisor(self.home, partial(self._happened, Happened.PUBLISHED), self.until)
         self.pressure = Pressure(self.home, self.supervisor)
         # more often if epochs and segments live for only seconds
@@ -136,9 +136,9 @@ class Server:
             _Loop("rates", self._sampler.look, sampler.LOOK_S),
             _Loop("lag", self._sampler.ask, sampler.ASK_S),
             _Loop("pressure", self.pressure.look, PRESSURE_S),
-            _Loop(CLEAN, Cleaner(self.home, held, self.reader.overlays).clean, clean_s),
+            _Loop(CLEAN, Cleaner(self.home, leases, self.reader.overlays).clean, clean_s),
             _Loop("spark", self._watch_spark, TICK_S),
-            _Loop(UPKEEP, Upkeep(self.home, held, self.committer, self.session, self._guard).tick, upkeep_s),
+            _Loop(UPKEEP, Upkeep(self.home, leases, self.committer, self.session, self._guard).tick, upkeep_s),
         ]
         for loop in self._loops:
             if loop.name == CLEAN:
@@ -183,9 +183,9 @@ class Server:
             log.warning("stopping: %s: %s", what, described(e).message)
 
     def _release(self) -> None:
-        if self._held is not None:
+        if self._leases is not None:
             with self.home.meta.write() as c:
-                lease.release(c, self._held.server)
+                lease.release(c, self._leases.server)
 
     def _acquire(self) -> Lease:
         """Acquires the lease on everything.
@@ -196,10 +196,10 @@ class Server:
         deadline = time.monotonic() + LEASE_S + TICK_S
         while True:
             with self.home.meta.write() as c:
-                held = lease.acquire(c, Name.server(), owner(self.home.path), alone=True)
+                acquired = lease.acquire(c, Name.server(), owner(self.home.path), alone=True)
                 other = lease.holder(c, Name.server())
-            if held is not None:
-                return held
+            if acquired is not None:
+                return acquired
             if time.monotonic() > deadline:
                 raise MachineError(
                     "home.locked",
@@ -210,8 +210,8 @@ class Server:
 
     def _renew(self) -> None:
         """Renews the lease, which otherwise only writes do."""
-        assert self._held is not None
-        with self.home.meta.owned(self._held.server):
+        assert self._leases is not None
+        with self.home.meta.owned(self._leases.server):
             pass
 
     def session(self) -> SparkSession:
@@ -249,14 +249,14 @@ class Server:
     def log_end(self, connection_id: int) -> LogEnd | None:
         return self._sampler.log_end(connection_id)
 
-    def overlay(self, relation_id: int) -> int | None:
+    def overlay_changes(self, relation_id: int) -> int | None:
         return self.folds.changes.get(relation_id)
 
     def ahead_bytes(self, connection_id: int) -> int | None:
         return self.pressure.ahead_bytes.get(connection_id)
 
-    def holds_back(self, connection_id: int) -> bool:
-        return connection_id in self.pressure.held
+    def paused(self, connection_id: int) -> bool:
+        return connection_id in self.pressure.paused
 
     def processes(self) -> dict[str, list[int]]:
         return {"server": [self.pid], "capture": self.supervisor.pids(), "spark": spark.processes()}
@@ -329,15 +329,15 @@ class Server:
                 loop.wake.set()
 
     def _publish(self) -> None:
-        assert self._held is not None
+        assert self._leases is not None
         began = time.monotonic()
-        if epoch.publish_if_moved(self.home.meta, self._held.server) is not None:
+        if epoch.publish_if_moved(self.home.meta, self._leases.server) is not None:
             self.home.live.counters.took("headwater_epoch_publish_seconds", time.monotonic() - began)
             crash.here("epoch.published")
 
     def _publish_last(self) -> None:
         """Makes readable what captures published during the shutdown."""
-        if self._held is not None and self.failure is None:
+        if self._leases is not None and self.failure is None:
             self._publish()
 
     def _cover(self) -> None:
@@ -372,7 +372,7 @@ class Server:
             self.wake()
 
     def _make_ready(self, connection: ConnectionInfo) -> None:
-        assert self._held is not None
+        assert self._leases is not None
 
         def waits(who: str) -> None:
             self._preparing_waits[connection.id] = who
@@ -381,12 +381,12 @@ class Server:
             made = upstream_of(self.home.meta, connection.id).prepare(waits)
             crash.here("slot.created")
         except HeadwaterError as e:
-            with self.home.meta.owned(self._held.server) as c:
+            with self.home.meta.owned(self._leases.server) as c:
                 connections.set_state(c, connection.id, ConnectionState.FAILED, e)
             raise
         finally:
             self._preparing_waits.pop(connection.id, None)
-        with self.home.meta.owned(self._held.server) as c:
+        with self.home.meta.owned(self._leases.server) as c:
             connections.prepared(
                 c,
                 connection.id,

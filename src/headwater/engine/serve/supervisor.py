@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from headwater.backoff import Backoff
-from headwater.capture.process import GO, HOLD
+from headwater.capture.process import PAUSE, RESUME
 from headwater.capture.until import Until
 from headwater.engine.failures import Who
 from headwater.engine.home import Home
@@ -31,7 +31,7 @@ class _Child:
     started_at: float
     thread: threading.Thread | None = None
     heard_at: float | None = None
-    held: bool = False  # paused by us
+    paused: bool = False  # paused by us
 
     def silent(self, now: float, most_s: float) -> bool:
         """Whether it has been silent for so long that it must be stopped or hung."""
@@ -41,7 +41,7 @@ class _Child:
 
 
 @dataclass(slots=True)
-class _Slot:
+class _Supervised:
     child: _Child | None = None
     pause_s: float = 0.0
     restart_at: float = 0.0
@@ -55,7 +55,7 @@ class Supervisor:
     on_publish: Callable[[], None]
     until: Until | None = None
     reached: set[int] = field(default_factory=set)  # connections whose capture has reached `until`
-    _slots: dict[int, _Slot] = field(default_factory=dict)
+    _supervised: dict[int, _Supervised] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _looked_at: float = 0.0
     _ended: bool = False
@@ -64,41 +64,41 @@ class Supervisor:
         """Captures exactly these connections from now on. Call repeatedly: it restarts captures that have died."""
         with self._lock:
             for id in connection_ids if not self._ended else ():
-                self._slots.setdefault(id, _Slot())
-            gone = [id for id in self._slots if id not in connection_ids]
+                self._supervised.setdefault(id, _Supervised())
+            gone = [id for id in self._supervised if id not in connection_ids]
         for id in gone:
             self.stop(id)
         with self._lock:
-            slots = list(self._slots.items())
+            supervised = list(self._supervised.items())
         # if we were suspended for a while, we could not have heard from captures
         deaf = time.monotonic() - self._looked_at > self.home.settings.capture_silence_s / 2
         self._looked_at = time.monotonic()
-        for id, slot in slots:
-            if deaf and slot.child is not None and slot.child.heard_at is not None:
-                slot.child.heard_at = self._looked_at
-            self._maintain(id, slot)
+        for id, one in supervised:
+            if deaf and one.child is not None and one.child.heard_at is not None:
+                one.child.heard_at = self._looked_at
+            self._maintain(id, one)
 
-    def hold(self, connection_ids: set[int]) -> None:
+    def pause(self, connection_ids: set[int]) -> None:
         """Pauses exactly these captures, between transactions, and resumes all others."""
         with self._lock:
-            children = [(id, s.child) for id, s in self._slots.items() if s.child is not None]
+            children = [(id, s.child) for id, s in self._supervised.items() if s.child is not None]
         for id, child in children:
             wanted = id in connection_ids
-            if wanted != child.held and _send(child, HOLD if wanted else GO):
-                child.held = wanted
+            if wanted != child.paused and _send(child, PAUSE if wanted else RESUME):
+                child.paused = wanted
 
     def stop(self, connection_id: int) -> None:
         """Stops one capture and waits for it to exit."""
         with self._lock:
-            slot = self._slots.pop(connection_id, None)
-        if slot is not None and slot.child is not None:
-            _end(slot.child)
+            one = self._supervised.pop(connection_id, None)
+        if one is not None and one.child is not None:
+            _end(one.child)
 
     def stop_all(self) -> None:
         """Stops every capture permanently: a concurrent `want` starts no more."""
         with self._lock:
-            slots, self._slots, self._ended = list(self._slots.values()), {}, True
-        children = [s.child for s in slots if s.child is not None]
+            supervised, self._supervised, self._ended = list(self._supervised.values()), {}, True
+        children = [s.child for s in supervised if s.child is not None]
         for child in children:
             _close_stdin(child)
         for child in children:
@@ -106,10 +106,10 @@ class Supervisor:
 
     def pids(self) -> list[int]:
         with self._lock:
-            return [s.child.process.pid for s in self._slots.values() if s.child is not None]
+            return [s.child.process.pid for s in self._supervised.values() if s.child is not None]
 
-    def _maintain(self, id: int, slot: _Slot) -> None:
-        child = slot.child
+    def _maintain(self, id: int, one: _Supervised) -> None:
+        child = one.child
         if (
             child is not None
             and child.process.poll() is None
@@ -120,16 +120,16 @@ class Supervisor:
             return
         now = time.monotonic()
         if child is not None:
-            slot.child = None
+            one.child = None
             self.home.live.counters.add("headwater_capture_restarts_total", of=id)
-            slot.pause_s = RESTART.after(slot.pause_s, now - child.started_at)
-            slot.restart_at = now + slot.pause_s
-        if now < slot.restart_at:
+            one.pause_s = RESTART.after(one.pause_s, now - child.started_at)
+            one.restart_at = now + one.pause_s
+        if now < one.restart_at:
             return
         with self._lock:
-            if self._slots.get(id) is not slot:  # stopped meanwhile: nothing would stop what we start
+            if self._supervised.get(id) is not one:  # stopped meanwhile: nothing would stop what we start
                 return
-            slot.child = self._start(id)
+            one.child = self._start(id)
 
     def _replace(self, id: int, child: _Child) -> None:
         """Kills a silent capture. It may be stopped, and then it reacts to no other signal."""

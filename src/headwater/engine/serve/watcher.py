@@ -50,9 +50,9 @@ class Watcher:
     A table that changed without log events is stopped. A failed look affects only its own table, and is shown.
     """
 
-    def __init__(self, home: Home, held: Leases) -> None:
+    def __init__(self, home: Home, leases: Leases) -> None:
         self._home = home
-        self._held = held
+        self._leases = leases
         self._looks: dict[int, _Waiting] = {}  # relation → the first look that differs from the accepted one
         self._judged: dict[int, int] = {}  # relation → the last accepted schema version
 
@@ -156,7 +156,7 @@ class Watcher:
         return found
 
     def _record(self, relation: RelationInfo, look: Look, verdict: Verdict) -> None:
-        with self._home.meta.owned(self._held.of(Name.relation(relation.id))) as c:
+        with self._home.meta.owned(self._leases.of(Name.relation(relation.id))) as c:
             current = relations.get_or_none(c, relation.id)
             if current is None or current.state is TableState.FAILED:
                 return  # dropped or stopped meanwhile: its first error counts
@@ -176,5 +176,5 @@ class Watcher:
         if error is not None:
             self._home.live.counters.add("headwater_errors_total", of=error.code)
             log.warning("table unwatched name=%s code=%s %s", table.relation.name, error.code, error.message)
-        with self._home.meta.owned(self._held.of(Name.relation(table.relation.id))) as c:
+        with self._home.meta.owned(self._leases.of(Name.relation(table.relation.id))) as c:
             relations.set_note(c, table.relation.id, relations.UNWATCHED, text)

@@ -86,7 +86,7 @@ METRICS: dict[str, Metric] = {
         Metric("headwater_held_changes", _G, "Changes that a holder keeps from being removed.", HOLDER),
         Metric("headwater_held_seconds", _G, "Age of the oldest of these changes.", HOLDER),
         Metric("headwater_changelog_ahead_bytes", _G, "Size of the changes that are not in any base yet.", CONNECTION),
-        Metric("headwater_capture_held", _G, "1 while a capture is paused until folds catch up, else 0.", CONNECTION),
+        Metric("headwater_capture_paused", _G, "1 while a capture is paused until folds catch up, else 0.", CONNECTION),
         Metric("headwater_lag_bytes", _G, "Upstream log that is not in the changelog yet.", CONNECTION),
         Metric("headwater_lag_seconds", _G, "How long the upstream has been ahead of the changelog.", CONNECTION),
         Metric("headwater_behind_seconds", _G, "Age of a result from the connection's tables.", CONNECTION),
@@ -133,7 +133,7 @@ def collect(home: Home, server: Serving | None) -> list[Family]:
     if server is not None:
         for id, name in linked.items():
             found.put("headwater_changelog_ahead_bytes", server.ahead_bytes(id), name)
-            found.put("headwater_capture_held", float(server.holds_back(id)), name)
+            found.put("headwater_capture_paused", float(server.paused(id)), name)
         _counted(found, home.live.counters, list(tables.items()), list(linked.items()))
         for kind, pids in server.processes().items():
             found.put("headwater_process_memory_bytes", sum(resident_bytes(pid) for pid in pids), kind)

@@ -25,7 +25,7 @@ UNFINISHED = (TableState.DEFINED, TableState.WAITING, TableState.FILLING)
 
 
 @dataclass(frozen=True, slots=True)
-class _Seen:
+class _Snapshot:
     """One snapshot of meta, for all tables."""
 
     c: Connection
@@ -48,7 +48,7 @@ def status_of(home: Home, server: Serving | None) -> Status:
         found = relations.all(c)
         newest = epochs.newest(c)
         reached = progress.of_all(c)
-        seen = _Seen(
+        seen = _Snapshot(
             c,
             {x.id: x for x in known},
             {x.id: server.lag(x.id, x.position) if server else None for x in known},
@@ -103,7 +103,7 @@ def connection_error(x: ConnectionInfo, failures: Failures) -> dict[str, str]:
     return x.error or _last_failure(failures.of(connection=x.id))
 
 
-def _connection(seen: _Seen, x: ConnectionInfo) -> ConnectionStatus:
+def _connection(seen: _Snapshot, x: ConnectionInfo) -> ConnectionStatus:
     error = connection_error(x, seen.failures)
     lag = seen.lags[x.id]
     runs = seen.server is not None or x.state is ConnectionState.FAILED  # a capture stops with the server
@@ -131,7 +131,7 @@ def _silence(c: Connection, x: ConnectionInfo, state: ConnectionState) -> float 
     return time.time() - connections.position_at(c, x.id)
 
 
-def _table(seen: _Seen, r: RelationInfo, lag_s: float | None) -> TableStatus:
+def _table(seen: _Snapshot, r: RelationInfo, lag_s: float | None) -> TableStatus:
     connection, p = seen.connections[r.origin.connection_id], seen.progress[r.id]
     filling = r.shown_state == TableState.FILLING
     rate = seen.server.rate(r.id) if seen.server and filling else 0.0
@@ -159,10 +159,10 @@ def _table(seen: _Seen, r: RelationInfo, lag_s: float | None) -> TableStatus:
     )
 
 
-def _cut(seen: _Seen, connection: ConnectionInfo, p: Progress) -> str:
+def _cut(seen: _Snapshot, connection: ConnectionInfo, p: Progress) -> str:
     """The upstream position at which the table is read now; empty while nothing is readable."""
-    cuts = seen.newest.cuts if seen.newest and p.covered else ()
-    cut = next((x for x in cuts if x.connection_id == connection.id), None)
+    entries = seen.newest.entries if seen.newest and p.covered else ()
+    cut = next((x for x in entries if x.connection_id == connection.id), None)
     if cut is None:
         return ""
     # progress without changes makes no epoch: the same rows are current at the position reached since
@@ -173,7 +173,7 @@ def _overlays(
     c: Connection, found: list[RelationInfo], reached: dict[int, Progress], newest: Epoch | None, server: Serving | None
 ) -> dict[int, int]:
     """Changes that are not folded into the base: as of the server's last check, otherwise counted now."""
-    known = {r.id: n for r in found if server is not None and (n := server.overlay(r.id)) is not None}
+    known = {r.id: n for r in found if server is not None and (n := server.overlay_changes(r.id)) is not None}
     if newest is None:
         return known
     ranges = {
@@ -184,7 +184,7 @@ def _overlays(
     return known | progress.changes(c, ranges)
 
 
-def _waits_for(seen: _Seen, r: RelationInfo, p: Progress, connection: ConnectionInfo) -> str:
+def _waits_for(seen: _Snapshot, r: RelationInfo, p: Progress, connection: ConnectionInfo) -> str:
     """What an incomplete table is waiting for, as text; empty while it makes progress."""
     if r.state is TableState.FAILED:
         return ""

@@ -81,7 +81,7 @@ def _numbered(endpoint: Endpoint, session: Session, shift: int) -> Position:
             return replace(low.position, gtids=str(without(MysqlGtids.parse(executed), later)))
     raise SourceError(
         "source.lock_timeout",
-        f"no starting position found in the binlog of {endpoint.place}: "
+        f"no starting position found in the binlog of {endpoint.address}: "
         f"{'; '.join(words(session, left)) or 'its binlog kept rotating'}",
         "Wait; Headwater retries.",
         Retry.AUTO,

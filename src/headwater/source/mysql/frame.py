@@ -10,7 +10,7 @@ from headwater.source.base import Bytes, Longs
 from headwater.source.frames import Boundary, FramedTo, Frames, Memory
 from headwater.source.mysql.binlog import gtid
 from headwater.source.mysql.binlog.batch import Batch
-from headwater.source.mysql.binlog.carry import Carried, Server
+from headwater.source.mysql.binlog.carry import Carried, Sender
 from headwater.source.mysql.binlog.events import OUTSIDE
 from headwater.source.mysql.binlog.groups import find_boundary, find_end
 from headwater.source.mysql.binlog.gtid import MariaGtids, MysqlGtids
@@ -22,7 +22,7 @@ from headwater.source.mysql.binlog.position import Position
 class MysqlFraming:
     """How a binlog is split into rows (`source.frames.Framing`)."""
 
-    def __init__(self, server: Server, history: History) -> None:
+    def __init__(self, server: Sender, history: History) -> None:
         self._server = server
         self._history = history
         self._maps = Maps(server.mariadb)
@@ -32,7 +32,7 @@ class MysqlFraming:
         """The state of framing before the first message of a flow."""
         at = Position.parse(position)
         gtids = gtid.parse(at.gtids) or (MariaGtids() if self._server.mariadb else MysqlGtids())
-        own = Carried(place=self._server.place, number=at.number, gtids=gtids)
+        own = Carried(position=self._server.position, number=at.number, gtids=gtids)
         return FramedTo(next_index=next_index, position=position, last_txn=last_txn, own=own)
 
     def number(self, position: str) -> int:
@@ -51,7 +51,7 @@ class MysqlFraming:
         """The rows, transactions and descriptions of a batch; see `Framing.frame`."""
         own: Carried = before.own
         if own is not self._last:
-            self._maps.restore(own.active, (slot for slot, _ in own.described.values()))
+            self._maps.restore(own.active, (ordinal for ordinal, _ in own.described.values()))
         self._last = None  # until the batch is done, the maps reflect no state
         if own.group == OUTSIDE:
             self._maps.forget()

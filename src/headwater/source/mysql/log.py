@@ -14,7 +14,7 @@ from headwater.errors import HeadwaterError, Retry, SourceError
 from headwater.source.base import Inbox
 from headwater.source.frames import Framing
 from headwater.source.mysql import resume
-from headwater.source.mysql.binlog.carry import Server
+from headwater.source.mysql.binlog.carry import Sender
 from headwater.source.mysql.binlog.events import EPOCH_US
 from headwater.source.mysql.binlog.history import History, Now, NowColumn
 from headwater.source.mysql.binlog.position import Position
@@ -55,7 +55,7 @@ class MysqlSource:
     def of(cls, options: Mapping[str, str], password: str) -> MysqlSource:
         """The source that a connection's stored options describe."""
         endpoint = Endpoint.of(options, password)
-        server_id = int(options.get("server.id") or default_server_id(repr(endpoint.place)))
+        server_id = int(options.get("server.id") or default_server_id(endpoint.address.hashed))
         return cls(endpoint, server_id, options.get("cascade.waived") == "true")
 
     def open_log(self, position: str, identity: dict[str, str]) -> MysqlLog:
@@ -87,8 +87,8 @@ class MysqlLog:
         self._closed = False
         self._marked = found.standing.identity.get("file", "")
         self._asking = threading.Lock()
-        server = Server(
-            place=found.place,
+        server = Sender(
+            position=found.position,
             mariadb=found.facts.is_mariadb,
             database=source.endpoint.database,
             fold_names=found.facts.lower_case_names != 0,
@@ -103,7 +103,7 @@ class MysqlLog:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BYTES)
         sock.setblocking(False)
         after = Position.parse(position).number if self._found.start.from_head else 0
-        self._flow = Flow(sock, self._found.place, checksum, after)
+        self._flow = Flow(sock, self._found.position, checksum, after)
         self._poll.register(sock, select.POLLIN)
         self._wakeup.register(self._poll)
         self._heard_at = time.monotonic()
@@ -169,7 +169,7 @@ class MysqlLog:
             session = self._ready_session()
             ((clock,),) = query(session, "SELECT CAST(UNIX_TIMESTAMP(NOW(6)) * 1000000 AS SIGNED)")
             status = log_status(session)
-        return str(Position.of(status.file, status.offset, self._found.place.shift)), int(clock) - EPOCH_US
+        return str(Position.of(status.file, status.offset, self._found.position.shift)), int(clock) - EPOCH_US
 
     def wake(self) -> None:
         """Makes `receive` return."""
@@ -197,7 +197,7 @@ class MysqlLog:
             status = log_status(session)
         finally:
             session.close()
-        position = Position.of(status.file, status.offset, self._found.place.shift).number
+        position = Position.of(status.file, status.offset, self._found.position.shift).number
         columns = tuple(NowColumn(n, d, c, charset, bool(key)) for n, d, c, charset, key in rows)
         return Now(columns, position) if columns else None
 

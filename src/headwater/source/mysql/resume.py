@@ -25,7 +25,7 @@ class Resumption:
 
     standing: Standing
     start: Start
-    place: Position
+    position: Position
     facts: ServerFacts
 
 

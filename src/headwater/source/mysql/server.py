@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from headwater.errors import SourceError
-from headwater.source.mysql.client.ask import place_of, query, records, variables
+from headwater.source.mysql.client.ask import address_of, query, records, variables
 from headwater.source.mysql.client.session import Session, is_mariadb
 
 STATUS_RENAMED = (8, 2, 0)  # MySQL's SHOW MASTER STATUS became SHOW BINARY LOG STATUS
@@ -123,7 +123,7 @@ def expect_server(session: Session, identity: Mapping[str, str]) -> str:
     if known and known != server.server:
         raise SourceError(
             "source.replaced",
-            f"a different server now answers at {place_of(session)}",
+            f"a different server now answers at {address_of(session)}",
             "Point the connection at its original server, or RESYNC its tables.",
         )
     return server.life

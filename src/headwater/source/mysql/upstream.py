@@ -119,7 +119,7 @@ class MysqlUpstream:
         return True
 
     @staticmethod
-    def origin(commit: int, txn: int) -> dict[str, Any]:
+    def source_block(commit: int, txn: int) -> dict[str, Any]:
         # where the transaction begins, as in Debezium; what the changelog does not store is NULL
         return {
             "connector": "mysql",

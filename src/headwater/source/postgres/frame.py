@@ -14,7 +14,7 @@ import numpy as np
 from headwater.kernel import kernel
 from headwater.model import LogColumn, Op
 from headwater.source.base import Bytes, Longs
-from headwater.source.frames import Boundary, FramedTo, Frames, Memory, Ops, Relation, Transactions
+from headwater.source.frames import Boundary, Described, FramedTo, Frames, Memory, Ops, Transactions
 from headwater.source.postgres.client.session import int_to_lsn, lsn_to_int
 
 HEADER = 25
@@ -88,7 +88,7 @@ def frame(data: Bytes, lengths: Longs, before: FramedTo) -> tuple[Frames, Framed
     return frames, after
 
 
-def parse_relation(message: bytes, row: int = 0) -> Relation:
+def parse_relation(message: bytes, row: int = 0) -> Described:
     """A relation message as a value. Plain Python, because it is rare."""
     at = 5
     names = []
@@ -109,7 +109,7 @@ def parse_relation(message: bytes, row: int = 0) -> Relation:
         at = end + 9
     # the log sends an empty name for pg_catalog
     schema = names[0] or "pg_catalog"
-    return Relation(row, int.from_bytes(message[1:5], "big"), schema, names[1], identity, tuple(columns))
+    return Described(row, int.from_bytes(message[1:5], "big"), schema, names[1], identity, tuple(columns))
 
 
 @kernel("int64(int64, int64)")

@@ -25,8 +25,8 @@ class PostgresReach:
     def read_extent(self, table: ScanTable) -> Extent:
         return extent.read_extent(self.endpoint, table)
 
-    def walk(self, table: ScanTable) -> extent.KeyWalk:
-        return extent.KeyWalk(self.endpoint, table)
+    def walk(self, table: ScanTable) -> extent.PostgresKeyWalk:
+        return extent.PostgresKeyWalk(self.endpoint, table)
 
     @contextmanager
     def cut(self, on_wait: OnWait) -> Iterator[PostgresCut]:

@@ -133,7 +133,7 @@ class PostgresUpstream:
         return lsn_to_int(position)
 
     @staticmethod
-    def origin(commit: int, txn: int) -> dict[str, Any]:
+    def source_block(commit: int, txn: int) -> dict[str, Any]:
         # the commit's LSN: a change's own position orders nothing
         sequence = json.dumps([str(commit), str(commit)])
         return {"connector": "postgresql", "sequence": sequence, "txId": txn, "lsn": commit, "xmin": None}

@@ -86,7 +86,7 @@ def test_a_user_with_the_documented_privileges_can_do_it_all(my_database: MyData
     upstream = MysqlUpstream(mine.options, mine.password)
     assert upstream.number(upstream.prepare(lambda _: None).position) <= upstream.number(upstream.position())
     assert upstream.blockers(upstream.publish(mine.name, "t")) == []
-    assert len(table.scan_all(table.spans(table.plan(span_rows=10, span_bytes=1)), slice_s=0.0, batch_bytes=10)) == 30
+    assert len(table.scan_all(table.spans(table.plan(span_rows=10, span_bytes=1)), scan_s=0.0, batch_bytes=10)) == 30
     with table.reach.cut(lambda _: None) as cut, cut.scan(table.table) as scan:
         assert scan is not None
         next(scan.batches(WHOLE))

@@ -14,7 +14,7 @@ from pymysql.err import OperationalError
 from headwater.demo.server import EmbeddedServer
 from headwater.errors import HeadwaterError, Retry
 from headwater.source.mysql.client.ask import query, records
-from headwater.source.mysql.client.refusals import Place, translate
+from headwater.source.mysql.client.refusals import Address, translate
 from headwater.source.mysql.client.session import Endpoint, quote_identifier, quote_literal
 from headwater.source.mysql.server import describe_server, expect_server, parse_version
 from support.mysql import MyDatabase
@@ -53,9 +53,9 @@ def refused(to: MyDatabase, /, **changed: Any) -> HeadwaterError:
 
 def test_a_wrong_password_is_said_without_any_password(my_database: MyDatabase) -> None:
     e = refused(my_database, password="Geheim-wörd")
-    place = f"127.0.0.1:{my_database.server.port}"
+    address = f"127.0.0.1:{my_database.server.port}"
     assert e.code == "source.authentication" and e.retry is Retry.AFTER_FIX
-    assert e.message.startswith(f"{place} refused user root: Access denied for user 'root'@'127.0.0.1'")
+    assert e.message.startswith(f"{address} refused user root: Access denied for user 'root'@'127.0.0.1'")
     assert e.hint == "Correct username and password of the connection, or create the user upstream."
     assert "Geheim" not in e.message + e.hint
     assert refused(my_database, user="nobody").code == "source.authentication"
@@ -127,12 +127,12 @@ def test_an_error_of_a_statement_holds_no_values(my_database: MyDatabase) -> Non
 
 
 def test_a_plugin_that_lacks_a_package_is_said_with_another_way() -> None:
-    place = Place("db", 3306, "u", "d")
-    missing = translate(place, RuntimeError("'pynacl' package is required for ed25519_password auth method"))
+    address = Address("db", 3306, "u", "d")
+    missing = translate(address, RuntimeError("'pynacl' package is required for ed25519_password auth method"))
     assert missing.code == "source.authentication" and "mysql_native_password" in missing.hint
     assert "PyNaCl" in missing.hint
     unknown = OperationalError(2059, "Authentication plugin 'auth_gssapi_client' not configured")
-    assert "caching_sha2_password" in translate(place, unknown).hint
+    assert "caching_sha2_password" in translate(address, unknown).hint
 
 
 def tls_cipher(endpoint: Endpoint) -> str:

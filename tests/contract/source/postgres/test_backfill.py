@@ -68,7 +68,7 @@ def scan_everything(table: Bench, parts: list[Span], r: random.Random) -> list[t
                     return
                 span = waiting.pop()
                 hasty = r.random() < 0.5
-            result = scan_span(table.job(span, **({"slice_s": 0.0, "batch_bytes": 200} if hasty else {})))
+            result = scan_span(table.job(span, **({"scan_s": 0.0, "batch_bytes": 200} if hasty else {})))
             with lock:
                 if result.stopped_at is not None:
                     waiting.insert(0, Span(result.stopped_at, span.hi))

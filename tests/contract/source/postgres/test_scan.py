@@ -210,7 +210,7 @@ def test_operators_of_an_extension_compare_its_keys(database: Any, tmp_path: Pat
     table = bench(database, tmp_path, "t")
     parts = table.spans(table.plan(span_rows=30, span_bytes=1))
     assert len(parts) == 8
-    found = table.scan_all(parts, slice_s=0.0, batch_bytes=500)
+    found = table.scan_all(parts, scan_s=0.0, batch_bytes=500)
     expected = database.execute("SELECT v FROM t ORDER BY a, id")
     assert [r["v"] for r in found] == [v for (v,) in expected]
 
@@ -229,7 +229,7 @@ def test_an_enum_key_is_read_in_the_order_of_its_labels(database: Any, tmp_path:
     database.execute("CREATE TABLE t (id mood, n int, PRIMARY KEY (id, n))")
     database.execute("INSERT INTO t SELECT m, i FROM unnest(enum_range(NULL::mood)) m, generate_series(1, 50) i")
     table = bench(database, tmp_path, "t")
-    found = table.scan_all(table.spans(table.plan(span_rows=30, span_bytes=1)), slice_s=0.0, batch_bytes=200)
+    found = table.scan_all(table.spans(table.plan(span_rows=30, span_bytes=1)), scan_s=0.0, batch_bytes=200)
     assert [(r["id"], r["n"]) for r in found] == database.execute("SELECT id::text, n FROM t ORDER BY t.id, n")
 
 

@@ -39,7 +39,7 @@ class Lake:
         for n in range(10):
             self.log.write(begin(101 + n), relation(1, "a"), row("I", 1), commit(200 + n))
         with self.home.meta.write() as c:
-            self.held = serving(c)
+            self.leases = serving(c)
 
     def add(self, name: str, log_index: int, *, complete: bool = True, begin_index: int = 0) -> int:
         with self.home.meta.write() as c:
@@ -169,7 +169,7 @@ def test_the_cleaner_removes_what_a_failed_table_held_back(lake: Lake) -> None:
     lake.fail(bad)
     with lake.home.meta.write() as c:
         c.exec_driver_sql("UPDATE segment SET created_at = created_at - 100 * 3600")
-    cleaner = Cleaner(lake.home, lake.held, Overlays(lake.home.storage, lake.home.meta))
+    cleaner = Cleaner(lake.home, lake.leases, Overlays(lake.home.storage, lake.home.meta))
     cleaner.clean()
     assert [r["index"] for r in lake.log.read(1)] == list(range(3, 11)), "it failed just now"
     with lake.home.meta.write() as c:
@@ -209,7 +209,7 @@ def test_a_start_tries_a_failed_table_again_only_if_its_changes_are_there(lake: 
         relations.set_stopped(c, bad, 2)
         if gone:
             segments.remove(c, lake.log.id, 5, time.time() + 1)
-    backfill = Backfill(lake.home, lake.held, lambda: None, lambda: None)  # type: ignore[arg-type,return-value]
+    backfill = Backfill(lake.home, lake.leases, lambda: None, lambda: None)  # type: ignore[arg-type,return-value]
     backfill.recover()
     backfill.stop()
     assert lake.table(bad).history_missing is gone

@@ -115,7 +115,7 @@ def test_files_of_a_dropped_table_go_when_no_statement_runs_that_began_before(b:
     with b.home.meta.write() as c:
         pin = epochs.take_pin(c, shown.id, "reader")
         relations.remove(c, b.relation_id)
-    cleaner = Cleaner(b.home, b.held, Overlays(b.home.storage, b.home.meta))
+    cleaner = Cleaner(b.home, b.leases, Overlays(b.home.storage, b.home.meta))
     folder = b.home.path / "warehouse" / str(b.relation_id)
     cleaner.clean()
     assert folder.exists(), "a statement that began before the drop may still read it"
@@ -131,12 +131,12 @@ def test_a_segment_that_a_filling_table_needs_outlives_its_retention(b: Commits)
     with b.home.meta.write() as c:
         c.execute(sa.update(tables.segment).values(created_at=0.0))
         c.execute(sa.update(tables.connection).values(options='{"retention.hours": "0"}'))
-    Cleaner(b.home, b.held, Overlays(b.home.storage, b.home.meta)).clean()
+    Cleaner(b.home, b.leases, Overlays(b.home.storage, b.home.meta)).clean()
     with b.home.meta.read() as c:
         assert [s.first_index for s in segments.in_range(c, b.connection_id, 0, 100)] == [1, 21]
     with b.home.meta.write() as c:
         relations.set_begin(c, b.relation_id, 20)
-    Cleaner(b.home, b.held, Overlays(b.home.storage, b.home.meta)).clean()
+    Cleaner(b.home, b.leases, Overlays(b.home.storage, b.home.meta)).clean()
     with b.home.meta.read() as c:
         assert [s.first_index for s in segments.in_range(c, b.connection_id, 0, 100)] == [21]
         assert connections.get(c, b.connection_id).committed_index == 23
@@ -147,5 +147,5 @@ def test_a_cleaner_that_lost_its_lease_removes_nothing(b: Commits) -> None:
         relations.remove(c, b.relation_id)
         taken_over(c)
     with pytest.raises(FencedError):
-        Cleaner(b.home, b.held, Overlays(b.home.storage, b.home.meta)).clean()
+        Cleaner(b.home, b.leases, Overlays(b.home.storage, b.home.meta)).clean()
     assert (b.home.path / "warehouse" / str(b.relation_id)).exists()

@@ -279,7 +279,7 @@ def test_a_fold_that_was_given_up_is_never_made(b: Commits, end: str, monkeypatc
         raise ConnectionError("the answer was lost")
 
     with monkeypatch.context() as patch, pytest.raises(ConnectionError):
-        patch.setattr(b, "merge", lost)
+        patch.setattr(b, "fold", lost)
         b.committer.fold(b.relation_id)
     assert intents_of(b) == [intents.Fold], "it may be under way"
     opened = base._open(b.home.storage, b.relation.base_path)
@@ -310,9 +310,9 @@ def test_a_fold_whose_answer_was_lost_is_recorded_if_it_was_made_meanwhile(
         raise ConnectionError("the answer was lost")
 
     with monkeypatch.context() as patch, pytest.raises(ConnectionError):
-        patch.setattr(b, "merge", lost)
+        patch.setattr(b, "fold", lost)
         b.committer.fold(b.relation_id)
-    b.merge(*late)
+    b.fold(*late)
     assert b.committer.fold(b.relation_id) is None, "nothing is left to fold"
     assert b.states == ["settled"] and len(b.merged) == 1 and b.relation.base_version == b.delta_version()
 
@@ -336,7 +336,7 @@ def test_a_fold_that_is_committed_while_it_is_being_given_up_is_recorded(
     def late(*given: Any, **named: Any) -> int | None:
         """An owner that was suspended in its merge wakes up."""
         monkeypatch.undo()
-        b.merge(b.relation, layout, index, *numbers.first(left))
+        b.fold(b.relation, layout, index, *numbers.first(left))
         return pass_number(*given, **named)
 
     monkeypatch.setattr(base, "pass_number", late)
@@ -522,11 +522,11 @@ def test_what_a_scan_did_not_see_still_counts_after_other_spans_have_moved_on(b:
 
 
 def test_the_first_error_of_a_table_counts_and_how_far_it_is_whole_stands_with_it(b: Commits) -> None:
-    guard = Guard(b.home, b.held)
+    guard = Guard(b.home, b.leases)
     guard.stop(b.relation_id, DataError("data.rewritten", "first"))
     with b.home.meta.write() as c:
         relations.set_stopped(c, b.relation_id, 7)
     guard.stop(b.relation_id, DataError("data.base_damaged", "second"))
     assert b.relation.stopped_at == 7 and (b.relation.error or {})["code"] == "data.rewritten"
-    assert not scan_again(b.home, b.held.server, b.relation, pa.table({"id": [1]}))
+    assert not scan_again(b.home, b.leases.server, b.relation, pa.table({"id": [1]}))
     assert b.relation.state is TableState.FAILED, "keys that are to be read again do not wake it"

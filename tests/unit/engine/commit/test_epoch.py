@@ -30,7 +30,7 @@ def test_an_epoch_is_published_only_when_an_index_moved(b: Commits) -> None:
     b.log(3, position=60)
     second = b.publish()
     assert second is not None and second.id > first.id
-    assert [(c.index, c.position) for c in second.cuts] == [(3, int_to_lsn(60))]
+    assert [(c.index, c.position) for c in second.entries] == [(3, int_to_lsn(60))]
     assert b.publish() is None and b.epoch() == second
 
 

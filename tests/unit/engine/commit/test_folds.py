@@ -104,7 +104,7 @@ def b(tmp_path: Path) -> Commits:
 
 def folds(b: Commits) -> tuple[Folds, NoRuns]:
     reader = NoRuns()
-    return Folds(b.home, b.held, b.committer, reader, reader, Guard(b.home, b.held)), reader  # type: ignore[arg-type]
+    return Folds(b.home, b.leases, b.committer, reader, reader, Guard(b.home, b.leases)), reader  # type: ignore[arg-type]
 
 
 def test_a_complete_table_is_settled_by_one_fold_and_then_left_alone(b: Commits) -> None:

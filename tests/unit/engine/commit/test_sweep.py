@@ -44,7 +44,7 @@ def based(tmp_path: Path) -> Iterator[Based]:
 
 def permit(based: Based, fence: int = 0) -> Permit:
     """The owner's own, or that of an earlier one."""
-    return Permit(Name.server(), fence or based.held.server.fence)
+    return Permit(Name.server(), fence or based.leases.server.fence)
 
 
 def write(based: Based, label: str, fence: int = 0) -> DataFile:
@@ -76,19 +76,19 @@ def begin(based: Based) -> int:
 
 
 def record(based: Based, span_id: int, *files: DataFile) -> None:
-    with based.meta.owned(based.held.server) as c:
+    with based.meta.owned(based.leases.server) as c:
         spans.scanned(c, span_id, ScanResult("at 0", "0/1", files, len(ROWS)), 0, "")
 
 
 def take_over(based: Based) -> None:
     """Another server is the owner from now on."""
     with based.meta.write() as c:
-        based.held = Leases(taken_over(c))
+        based.leases = Leases(taken_over(c))
     based.committer = based.new_committer()
 
 
 def clean(based: Based) -> None:
-    Sweeper(based.home, based.held).sweep()
+    Sweeper(based.home, based.leases).sweep()
 
 
 def test_a_repeated_task_s_files_stay_while_one_of_its_attempts_may_be_recorded_and_go_then(based: Based) -> None:
@@ -119,9 +119,9 @@ def test_what_an_earlier_owner_recorded_stays_and_what_its_tasks_write_goes_when
     kept = write(based, scan_label(recorded))
     record(based, recorded, kept)
     running = begin(based)
-    before, fence = write(based, scan_label(running)), based.held.server.fence
+    before, fence = write(based, scan_label(running)), based.leases.server.fence
     take_over(based)
-    sweeper = Sweeper(based.home, based.held)
+    sweeper = Sweeper(based.home, based.leases)
     change_settings(based.home, history_s=0.0)
     for late in (before, write(based, scan_label(running), fence), write(based, scan_label(recorded), fence)):
         sweeper.sweep()
@@ -134,7 +134,7 @@ def test_what_an_earlier_owner_recorded_stays_and_what_its_tasks_write_goes_when
 
 def test_a_file_of_a_later_owner_is_left_alone(based: Based) -> None:
     span = begin(based)
-    stale = based.held
+    stale = based.leases
     take_over(based)
     file = write(based, scan_label(span))
     with based.meta.write() as c:
@@ -166,7 +166,7 @@ def test_what_was_ever_part_of_a_base_is_vacuum_s(based: Based) -> None:
         newest = relations.get(c, based.id).base_version
         c.execute(sa.delete(tables.layout).where(~tables.layout.c.body.contains(f'"base_version": {newest}')))
     assert not old & base.files(storage, path, newest)
-    sweeper = Sweeper(based.home, based.held)
+    sweeper = Sweeper(based.home, based.leases)
     for _ in range(2):
         sweeper.sweep()
     assert all(storage.exists(f"{path}/{name}") for name in old)
@@ -180,7 +180,7 @@ def test_a_version_that_can_be_read_is_looked_up_where_the_log_does_not_tell(bas
     based.committer.fold(based.id)
     span = based.id * 1000
     stray = write(based, scan_label(span))
-    sweeper = Sweeper(based.home, based.held)
+    sweeper = Sweeper(based.home, based.leases)
     sweeper._known[based.id] = sweep._Known(version=10**6)  # as if what was removed were not in the log
     sweeper.sweep()
     assert not there(based, stray) and all(storage.exists(f"{path}/{name}") for name in needed)
@@ -223,12 +223,12 @@ def test_a_run_whose_record_comes_while_it_is_looked_up_stays(based: Based, monk
     path, gone = (put(based, run_name(based, n)) for n in (1, 6))
     owned = type(based.meta).owned
 
-    def late(self: Meta, held: Lease) -> AbstractContextManager[sa.Connection]:
+    def late(self: Meta, lease: Lease) -> AbstractContextManager[sa.Connection]:
         with monkeypatch.context() as patch:
             patch.setattr(type(based.meta), "owned", owned)
-            with based.meta.owned(held) as c:
+            with based.meta.owned(lease) as c:
                 record_run(c, based, path)
-        return owned(self, held)
+        return owned(self, lease)
 
     with monkeypatch.context() as patch:
         patch.setattr(type(based.meta), "owned", late)
@@ -263,12 +263,12 @@ def test_a_table_that_is_dropped_while_its_files_are_listed_is_no_failure(
 def test_runs_and_merged_segments_that_nobody_recorded_go_unless_they_are_being_written(based: Based) -> None:
     span = f"merged-{1:020d}-{9:020d}"
     merged = put(based, f"{segment.folder(based.log.id)}/{permit(based).new_file(span, 'arrow')}")
-    captured = put(based, segment.new_path(based.log.id, 99, based.log.held.permit))
+    captured = put(based, segment.new_path(based.log.id, 99, based.log.lease.permit))
     recorded, unrecorded = (put(based, run_name(based, n)) for n in (1, 6))
     with based.meta.write() as c:
         record_run(c, based, recorded)
-    held = based.held.server
-    with held.under_way.writing(run_folder(based.id)), held.under_way.writing(segment.folder(based.log.id)):
+    lease = based.leases.server
+    with lease.under_way.writing(run_folder(based.id)), lease.under_way.writing(segment.folder(based.log.id)):
         clean(based)
         assert all(based.home.storage.exists(p) for p in (merged, captured, recorded, unrecorded))
     clean(based)
@@ -302,7 +302,7 @@ def test_a_round_does_not_grow_with_the_number_of_tables_and_each_has_its_turn(
         for n in range(5):
             connections.add(c, name=f"c{n}", type="postgres-cdc", options={}, secret=None)
     change_settings(based.home, history_s=0.0)
-    sweeper = Sweeper(based.home, based.held)
+    sweeper = Sweeper(based.home, based.leases)
     for _ in range(4):
         before = len(looked)
         sweeper.sweep()
@@ -315,14 +315,14 @@ def test_what_was_just_looked_at_is_not_looked_at_again_for_a_while(
 ) -> None:
     looked: list[int] = []
     monkeypatch.setattr(Sweeper, "_relation", lambda self, relation: looked.append(relation.id))
-    sweeper = Sweeper(based.home, based.held)
+    sweeper = Sweeper(based.home, based.leases)
     sweeper.sweep()
     sweeper.sweep()
     assert looked == [based.id]
 
 
 def test_folders_of_what_was_dropped_go_again_when_somebody_late_has_written_there(based: Based) -> None:
-    cleaner = Cleaner(based.home, based.held, Overlays(based.home.storage, based.meta))
+    cleaner = Cleaner(based.home, based.leases, Overlays(based.home.storage, based.meta))
     folders = [based.relation.base_path, run_folder(based.id), segment.folder(based.log.id), f"aside/{based.log.id}"]
     based.home.storage.remove_folder(segment.folder(based.log.id))
     with based.meta.write() as c:
@@ -339,7 +339,7 @@ def test_a_table_that_is_made_while_folders_are_listed_keeps_its_base(
     based: Based, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The list of tables is read after the folders: a base is made after its table is known."""
-    cleaner = Cleaner(based.home, based.held, Overlays(based.home.storage, based.meta))
+    cleaner = Cleaner(based.home, based.leases, Overlays(based.home.storage, based.meta))
     made: list[str] = []
     real = type(based.home.storage).folders
 

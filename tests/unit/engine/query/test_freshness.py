@@ -18,7 +18,7 @@ from headwater.engine.results import Behind, Result
 from headwater.errors import SourceError
 from headwater.meta import connections, epochs
 from headwater.meta.tables import connection
-from headwater.model import ConnectionState, Cut
+from headwater.model import ConnectionState, EpochEntry
 from support.defined import add_connection
 
 MINUTE = 60.0
@@ -33,7 +33,7 @@ class Serving:
     def lag(self, connection_id: int, position: str) -> Lag | None:
         return None if self.known is None else Lag(1, self.known)
 
-    def holds_back(self, connection_id: int) -> bool:
+    def paused(self, connection_id: int) -> bool:
         return False
 
 
@@ -101,14 +101,14 @@ def test_of_a_connection_that_has_no_changelog_yet_nothing_is_said(home: Home) -
 
 def test_changes_that_no_epoch_shows_are_said(home: Home) -> None:
     with home.meta.write() as c:
-        epoch = epochs.publish(c, [Cut(1, 5, "0/8")], {})
+        epoch = epochs.publish(c, [EpochEntry(1, 5, "0/8")], {})
         c.execute(sa.update(connection).where(connection.c.id == 1).values(committed_index=9))
     with home.meta.read() as c:
         late = behind(c, Serving(0.0), {1}, now=epoch.created_at + 20)  # type: ignore[arg-type]
         assert [(b.reason, b.seconds) for b in late] == [("its newest changes have not been published yet", 20.0)]
         assert behind(c, Serving(0.0), {1}, now=epoch.created_at + 1)[0].seconds == 0.0  # type: ignore[arg-type]
     with home.meta.write() as c:
-        epoch = epochs.publish(c, [Cut(1, 9, "0/9")], {})
+        epoch = epochs.publish(c, [EpochEntry(1, 9, "0/9")], {})
     with home.meta.read() as c:
         assert behind(c, Serving(0.0), {1}, now=epoch.created_at + 20)[0].seconds == 0.0, "all is shown"  # type: ignore[arg-type]
 

@@ -12,7 +12,7 @@ from headwater.engine.serve.pressure import EASED, Pressure
 from headwater.engine.serve.supervisor import Supervisor
 from headwater.errors import DataError, MachineError
 from headwater.meta import connections, epochs, relations, segments
-from headwater.model import Bound, Column, CoveredSpan, Cut, Layout, Span, TableState, UpstreamType
+from headwater.model import Bound, Column, CoveredSpan, EpochEntry, Layout, Span, TableState, UpstreamType
 from support.defined import add_table
 from support.home import change_settings
 from support.log import Log
@@ -24,10 +24,10 @@ COLUMNS = (Column("a", "STRING", UpstreamType("text", 25, ordered=True)),)
 class Told(Supervisor):
     """A supervisor without captures that remembers which of them should wait."""
 
-    held: set[int] = frozenset()  # type: ignore[assignment]
+    paused: set[int] = frozenset()  # type: ignore[assignment]
 
-    def hold(self, connection_ids: set[int]) -> None:
-        self.held = set(connection_ids)
+    def pause(self, connection_ids: set[int]) -> None:
+        self.paused = set(connection_ids)
 
 
 class Lake:
@@ -50,13 +50,13 @@ class Lake:
             id = found.id if found else add_table(c, name, COLUMNS, ("a",), connection_id=self.log.id)
             relations.set_state(c, id, state)
             layout = Layout(id, 0, (CoveredSpan(Span(None, None), index, index),), True)
-            epochs.publish(c, [Cut(self.log.id, 10, "0/1")], {id: layout})
+            epochs.publish(c, [EpochEntry(self.log.id, 10, "0/1")], {id: layout})
         return id
 
     def look(self, limit: int) -> bool:
         change_settings(self.log.home, changelog_ahead_bytes=limit)
         self.pressure.look()
-        return self.log.id in self.supervisor.held
+        return self.log.id in self.supervisor.paused
 
 
 @pytest.fixture
@@ -74,7 +74,7 @@ def test_it_waits_for_the_table_that_is_folded_least(lake: Lake) -> None:
     assert lake.pressure.ahead_bytes == {lake.log.id: part}
     assert lake.look(part - 1)
     (job, error) = lake.log.home.live.failures.of(connection=lake.log.id)[0]
-    assert (job, error.code) == ("hold", "changelog.ahead")
+    assert (job, error.code) == ("pause", "changelog.ahead")
 
 
 def test_it_goes_on_once_folds_have_worked_off_enough(lake: Lake) -> None:
@@ -115,7 +115,7 @@ def test_a_table_that_is_being_filled_does_not_count(lake: Lake) -> None:
     filling = lake.folded("filling", 0)
     for covered in ((), (CoveredSpan(Span(None, Bound(("m",))), 0, 0),)):
         with lake.log.home.meta.write() as c:
-            epochs.publish(c, [Cut(lake.log.id, 10, "0/1")], {filling: Layout(filling, 0, covered, False)})
+            epochs.publish(c, [EpochEntry(lake.log.id, 10, "0/1")], {filling: Layout(filling, 0, covered, False)})
         assert not lake.look(1)
         assert lake.pressure.ahead_bytes == {lake.log.id: 0}
 
@@ -127,7 +127,7 @@ def test_a_dropped_connection_is_not_held_any_more(lake: Lake) -> None:
         relations.remove(c, id)
         connections.remove(c, lake.log.id)
     assert not lake.look(1)
-    assert lake.pressure.held == set()
+    assert lake.pressure.paused == set()
 
 
 def sum_after(lake: Lake, index: int) -> int:

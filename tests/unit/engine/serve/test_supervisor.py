@@ -50,7 +50,7 @@ class Supervised(Supervisor):
 
     @property
     def child(self) -> _Child:
-        found = self._slots[1].child
+        found = self._supervised[1].child
         assert found is not None
         return found
 
@@ -95,7 +95,7 @@ def test_a_capture_that_is_not_heard_of_any_more_is_replaced(supervised: Supervi
         supervised.want({1})
     assert silent.process.poll() is not None, "no other signal reaches one that is stopped"
     assert any("was silent for" in message for message in failures(supervised))
-    wait_for(lambda: supervised.want({1}) or supervised._slots[1].child, "another one is started")
+    wait_for(lambda: supervised.want({1}) or supervised._supervised[1].child, "another one is started")
     assert supervised.child is not silent
     supervised.tell("alive")
     wait_for(lambda: not failures(supervised), "what is over is not shown")
@@ -135,7 +135,7 @@ def test_a_capture_that_ends_is_started_again_after_a_pause_that_doubles(
         supervised.want({1})
         clock.now += pause - 0.01
         supervised.want({1})
-        assert supervised._slots[1].child is None, "it rests"
+        assert supervised._supervised[1].child is None, "it rests"
         clock.now += 0.02
         supervised.want({1})
         supervised.child.started_at = clock.now
@@ -162,23 +162,23 @@ def test_a_capture_that_cannot_begin_says_why_until_another_can(supervised: Supe
 
 def test_a_capture_is_told_once_to_wait_and_once_to_go_on(supervised: Supervised) -> None:
     for wanted in ({1}, {1, 2}, set(), {2}, {1}, set()):
-        supervised.hold(wanted)
+        supervised.pause(wanted)
     wait_for(lambda: len(supervised.told()) >= 4, "it is told")
     supervised.tell("last")
     wait_for(lambda: supervised.told()[-1:] == ["last"], "it has been told everything")
-    assert supervised.told() == ["hold", "go", "hold", "go", "last"]
+    assert supervised.told() == ["pause", "resume", "pause", "resume", "last"]
 
 
 def test_a_capture_that_is_started_again_is_told_again_to_wait(supervised: Supervised) -> None:
-    supervised.hold({1})
-    wait_for(lambda: supervised.told() == ["hold"], "it waits")
+    supervised.pause({1})
+    wait_for(lambda: supervised.told() == ["pause"], "it waits")
     first = supervised.child
     first.process.kill()
     first.process.wait()
-    supervised.hold({1})
-    wait_for(lambda: supervised.want({1}) or supervised._slots[1].child, "another one is started")
-    supervised.hold({1})
-    wait_for(lambda: supervised.told() == ["hold", "hold"], "it waits, too")
+    supervised.pause({1})
+    wait_for(lambda: supervised.want({1}) or supervised._supervised[1].child, "another one is started")
+    supervised.pause({1})
+    wait_for(lambda: supervised.told() == ["pause", "pause"], "it waits, too")
 
 
 def test_what_is_not_wanted_any_more_ends(supervised: Supervised) -> None:
@@ -189,7 +189,7 @@ def test_what_is_not_wanted_any_more_ends(supervised: Supervised) -> None:
 
 def test_nothing_is_started_any_more_once_all_have_been_stopped(supervised: Supervised) -> None:
     """The loop that wants captures may be on its way while the server stops: nobody would end what it starts."""
-    slot = supervised._slots[1]
+    slot = supervised._supervised[1]
     supervised.stop_all()
     supervised.want({1})
     slot.child = None

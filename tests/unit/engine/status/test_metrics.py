@@ -22,7 +22,7 @@ from headwater.engine.home import Home
 from headwater.engine.live import Lag
 from headwater.engine.status.metrics import METRICS, Family, Kind, Metric, Sample, collect, resident_bytes
 from headwater.errors import MachineError
-from headwater.observe.endpoint import Endpoint, observed
+from headwater.observe.endpoint import MetricsEndpoint, observed
 from headwater.observe.exposition import CONTENT_TYPE, text
 from headwater.source.upstream import LogEnd
 from headwater.sql import listing
@@ -50,13 +50,13 @@ class Serving:
     def log_end(self, connection_id: int) -> LogEnd | None:
         return LogEnd("0/FF", 0, 1000, 5000)
 
-    def overlay(self, relation_id: int) -> int | None:
+    def overlay_changes(self, relation_id: int) -> int | None:
         return 7
 
     def ahead_bytes(self, connection_id: int) -> int | None:
         return 2048
 
-    def holds_back(self, connection_id: int) -> bool:
+    def paused(self, connection_id: int) -> bool:
         return False
 
     def processes(self) -> dict[str, list[int]]:
@@ -200,9 +200,9 @@ def test_the_endpoint_answers_on_the_loopback_address_until_it_is_closed(home: H
             urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=5)
         assert e.value.code == 404
         with pytest.raises(MachineError) as taken:
-            Endpoint(port, str)
+            MetricsEndpoint(port, str)
         assert taken.value.code == "server.port" and taken.value.exit_status == 3
-    Endpoint(port, str).close()  # the port is free again
+    MetricsEndpoint(port, str).close()  # the port is free again
     with pytest.raises(urllib.error.URLError) as refused:
         urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5)
     assert isinstance(refused.value.reason, ConnectionRefusedError)
@@ -217,7 +217,7 @@ def test_a_page_that_cannot_be_made_is_an_error_of_that_scrape_alone() -> None:
             raise value
         return value
 
-    endpoint = Endpoint(0, page)
+    endpoint = MetricsEndpoint(0, page)
     try:
         with pytest.raises(urllib.error.HTTPError) as e:
             urllib.request.urlopen(endpoint.url, timeout=5)

@@ -22,7 +22,7 @@ from headwater.model import (
     Column,
     ConnectionState,
     Control,
-    Cut,
+    EpochEntry,
     ScanResult,
     Span,
     SpanState,
@@ -58,13 +58,13 @@ class Serving:
     def log_end(self, connection_id: int) -> LogEnd | None:
         return LogEnd("0/FF", 0, 1000, 5000, "commits there wait for us")
 
-    def overlay(self, relation_id: int) -> int | None:
+    def overlay_changes(self, relation_id: int) -> int | None:
         return 7
 
     def ahead_bytes(self, connection_id: int) -> int | None:
         return 2048
 
-    def holds_back(self, connection_id: int) -> bool:
+    def paused(self, connection_id: int) -> bool:
         return False
 
     def processes(self) -> dict[str, list[int]]:
@@ -115,7 +115,7 @@ def test_the_cut_of_an_idle_upstream_moves_without_an_epoch(home: Home) -> None:
     id = table(home, "orders", TableState.LIVE)
     plan(home, id, 2, 2, 2)
     with home.meta.write() as c:
-        epochs.publish(c, [Cut(1, 0, "0/10")], {})
+        epochs.publish(c, [EpochEntry(1, 0, "0/10")], {})
         connections.advance(c, 1, "0/20")
     assert one(home).position == "0/20"
     with home.meta.write() as c:
@@ -215,7 +215,7 @@ def test_a_status_of_many_tables_with_many_spans_is_cheap(home: Home) -> None:
             sa.insert(meta_tables.span),
             [{**row, "relation_id": id, "ordinal": i, "log_index": 3} for id in ids for i in range(50)],
         )
-        epochs.publish(c, [Cut(1, 10, "0/10")], {})
+        epochs.publish(c, [EpochEntry(1, 10, "0/10")], {})
     took = []
     for _ in range(7):
         began = time.process_time()

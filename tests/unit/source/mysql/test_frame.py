@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from headwater.model import Op
 from headwater.source.frames import FramedTo
 from headwater.source.mysql.binlog import events as ev
-from headwater.source.mysql.binlog.carry import Server
+from headwater.source.mysql.binlog.carry import Sender
 from headwater.source.mysql.binlog.history import History, Now
 from headwater.source.mysql.binlog.position import Position, table_number
 from headwater.source.mysql.binlog.tablemap import parse
@@ -84,7 +84,7 @@ def framing() -> MysqlFraming:
     def ask(_schema: str, _table: str) -> Now | None:
         return None
 
-    return MysqlFraming(Server(Position.parse(START), mariadb=False, database="db"), History(ask))
+    return MysqlFraming(Sender(Position.parse(START), mariadb=False, database="db"), History(ask))
 
 
 def frame(log: HandMade, sizes: list[int] | None = None, followed: str = "t") -> tuple[list[Any], list[Any], FramedTo]:

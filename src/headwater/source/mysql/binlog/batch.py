@@ -14,7 +14,7 @@ from headwater.source.mysql.binlog import events as ev
 from headwater.source.mysql.binlog import groups as g
 from headwater.source.mysql.binlog import state as k
 from headwater.source.mysql.binlog import xa
-from headwater.source.mysql.binlog.carry import Carried, Server
+from headwater.source.mysql.binlog.carry import Carried, Sender
 from headwater.source.mysql.binlog.history import History
 from headwater.source.mysql.binlog.images import all_set, columns_place
 from headwater.source.mysql.binlog.maps import Maps
@@ -36,7 +36,7 @@ class Batch:
     """The framing of one batch, starting at `before`; see `Framing.frame`."""
 
     def __init__(
-        self, server: Server, history: History, maps: Maps, before: FramedTo, memory: Memory, size: int
+        self, server: Sender, history: History, maps: Maps, before: FramedTo, memory: Memory, size: int
     ) -> None:
         self._own: Carried = before.own
         self._server = server
@@ -72,7 +72,7 @@ class Batch:
         moved = number > own.number or len(frames.transactions) > 0
         return frames, FramedTo(
             next_index=int(s[k.NEXT]),
-            position=str(own.place.at(number, str(gtids))) if moved else self._before.position,
+            position=str(own.position.at(number, str(gtids))) if moved else self._before.position,
             last_txn=int(s[k.TXN]) or self._before.last_txn,
             open=bool(s[k.GROUP]),
             txn=int(s[k.TXN]),

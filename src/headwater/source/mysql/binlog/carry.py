@@ -25,7 +25,7 @@ class Held:
 class Carried:
     """What binlog framing must know between two batches, in addition to `FramedTo`."""
 
-    place: Position  # names and shift of the files being sent now
+    position: Position  # names and shift of the files being sent now
     number: int  # of the progress' position
     gtids: Gtids
     group: int = OUTSIDE
@@ -34,20 +34,20 @@ class Carried:
     gno: int = 0
     aside: Aside | None = None
     held: Held | None = None
-    active: Mapping[int, int] = field(default_factory=dict)  # table number → slot
-    described: Mapping[int, tuple[int, tuple[LogColumn, ...]]] = field(default_factory=dict)  # table → slot, columns
+    active: Mapping[int, int] = field(default_factory=dict)  # table number → ordinal
+    described: Mapping[int, tuple[int, tuple[LogColumn, ...]]] = field(default_factory=dict)  # table → ordinal, columns
 
 
 @dataclass(frozen=True, slots=True)
-class Server:
+class Sender:
     """What framing must know about the server that sends the log.
 
-    `place` is any position in its binlog, for file names and the shift. `fold_names`: it compares table names
+    `position` is any one in its binlog, for file names and the shift. `fold_names`: it compares table names
     case-insensitively and writes them in lower case. `database` is the one whose tables are followed.
     `hides_cascades`: rows that foreign keys change are not in its log, and nobody has waived them.
     """
 
-    place: Position
+    position: Position
     mariadb: bool
     database: str
     fold_names: bool = False

@@ -19,7 +19,7 @@ from headwater.source.mysql.binlog import codes
 from headwater.source.mysql.binlog.tablemap import TEXTUAL, TableMap, shape
 from headwater.source.mysql.catalog.types import labels
 
-MEND = "SET GLOBAL binlog_row_metadata = FULL"
+FIX = "SET GLOBAL binlog_row_metadata = FULL"
 ASK_AGAIN_S = 5.0  # a table without names is not queried at every statement
 
 _BLOBS = ("tinyblob", "blob", "mediumblob", "longblob", "tinytext", "text", "mediumtext", "longtext")
@@ -109,7 +109,7 @@ class History:
         memory.remove(_names(id))
         if number > int(kept):
             return ""
-        return f"its columns changed while their names were unknown; {MEND} prevents that"
+        return f"its columns changed while their names were unknown; {FIX} prevents that"
 
     def met_drop(self, id: int, names: Iterable[str], number: int, memory: Memory) -> None:
         """Records columns that a statement dropped: the table's last description still has them."""
@@ -133,13 +133,13 @@ class History:
         except HeadwaterError as e:
             if e.retry is Retry.AUTO:
                 raise
-            return f"the names of its columns cannot be read ({e.message}); {MEND} puts them into the log"
+            return f"the names of its columns cannot be read ({e.message}); {FIX} puts them into the log"
         if now is not None:
             now = _with_hidden(now, table)
         if now is None or len(now.columns) != len(table.columns):
-            return f"its columns changed since these rows were written; {MEND} puts their names into the log"
+            return f"its columns changed since these rows were written; {FIX} puts their names into the log"
         if any(c.type_oid not in _codes(n.data_type) for c, n in zip(table.columns, now.columns, strict=True)):
-            return f"its columns changed since these rows were written; {MEND} puts their names into the log"
+            return f"its columns changed since these rows were written; {FIX} puts their names into the log"
         memory.put(_names(table.id), 0, str(now.position).encode())
         return tuple(_named(table, c, n) for c, n in zip(table.columns, now.columns, strict=True))
 

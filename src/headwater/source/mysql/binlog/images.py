@@ -30,13 +30,13 @@ _INSERT, _UPDATE, _DELETE = int(Op.INSERT), int(Op.UPDATE), int(Op.DELETE)
 
 
 @kernel("int64(int64, int64[::1], int64[::1])")
-def find_slot(table_id: int, keys: Longs, slots: Longs) -> int:
-    """The slot of a table's number in the log, or -1."""
+def find_ordinal(table_id: int, keys: Longs, ordinals: Longs) -> int:
+    """The ordinal of a table's number in the log, or -1."""
     mask = len(keys) - 1
     at = (table_id ^ (table_id >> 9)) & mask
     while keys[at] >= 0:
         if keys[at] == table_id:
-            return int(slots[at])
+            return int(ordinals[at])
         at = (at + 1) & mask
     return -1
 
@@ -109,7 +109,7 @@ def add_rows(
     op: Ops,
     longs: Longs,
     keys: Longs,
-    slots: Longs,
+    ordinals: Longs,
     info: Longs,
     columns: Ints,
     steps: Ints,
@@ -117,15 +117,17 @@ def add_rows(
     """Adds the rows of an event. Rows that do not match the table's description are left to slower code."""
     body = at + BODY
     table_id = number(data, body, 6)
-    slot = find_slot(table_id, keys, slots)
-    if slot < 0:
+    ordinal = find_ordinal(table_id, keys, ordinals)
+    if ordinal < 0:
         return LOOK if has_rows(data, at, end, kind) else DONE
-    if not info[slot, FOLLOWED] or not info[slot, DESCRIBED]:  # the latter: it is broken, and its rows are useless
+    if (
+        not info[ordinal, FOLLOWED] or not info[ordinal, DESCRIBED]
+    ):  # the latter: it is broken, and its rows are useless
         return DONE
     place = columns_place(data, at, kind)
     what = kind - 30 if kind >= 30 else kind - 23
     width, place = lenenc(data, place)
-    count = info[slot, COLUMNS]
+    count = info[ordinal, COLUMNS]
     if width != count:
         return LOOK if has_rows(data, at, end, kind) else DONE
     bitmap = (width + 7) >> 3
@@ -134,9 +136,9 @@ def add_rows(
         if not all_set(data, place, width):
             return LOOK
         place += bitmap
-    row, txn, table = s[ROW], s[TXN], info[slot, TABLE]
+    row, txn, table = s[ROW], s[TXN], info[ordinal, TABLE]
     op_number = _INSERT if what == 0 else _UPDATE if what == 1 else _DELETE
-    first, step, last_step = info[slot, COLUMN], info[slot, STEP], info[slot, STEP] + info[slot, STEPS]
+    first, step, last_step = info[ordinal, COLUMN], info[ordinal, STEP], info[ordinal, STEP] + info[ordinal, STEPS]
     # MariaDB sets the bits of a null bitmap that belong to no column
     mask = (1 << (count & 7)) - 1 if count & 7 else 0xFF
     while place < end:

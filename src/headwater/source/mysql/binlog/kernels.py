@@ -21,7 +21,7 @@ from headwater.source.mysql.binlog.groups import (
     number,
     query_kind,
 )
-from headwater.source.mysql.binlog.images import add_rows, find_slot
+from headwater.source.mysql.binlog.images import add_rows, find_ordinal
 from headwater.source.mysql.binlog.state import (
     ASIDE,
     AT,
@@ -182,15 +182,15 @@ def _begin(data: Bytes, at: int, end: int, kind: int, s: Longs, sources: Bytes, 
 
 
 @kernel("boolean(uint8[::1], int64, int64, int64[::1], int64[::1], int64[:, ::1], uint8[::1])")
-def _known_map(data: Bytes, at: int, end: int, keys: Longs, slots: Longs, info: Longs, maps: Bytes) -> bool:
+def _known_map(data: Bytes, at: int, end: int, keys: Longs, ordinals: Longs, info: Longs, maps: Bytes) -> bool:
     """Whether a table map repeats a known one (already described, if anybody follows the table)."""
-    slot = find_slot(number(data, at + BODY, 6), keys, slots)
-    if slot < 0 or (info[slot, FOLLOWED] and not info[slot, DESCRIBED]):
+    ordinal = find_ordinal(number(data, at + BODY, 6), keys, ordinals)
+    if ordinal < 0 or (info[ordinal, FOLLOWED] and not info[ordinal, DESCRIBED]):
         return False
-    length = info[slot, MAP_LENGTH]
+    length = info[ordinal, MAP_LENGTH]
     if end - at - BODY - 8 != length:
         return False
-    here, known = np.uint64(at + BODY + 8), np.uint64(info[slot, MAP_START])
+    here, known = np.uint64(at + BODY + 8), np.uint64(info[ordinal, MAP_START])
     differ = np.uint8(0)
     for i in range(np.uint64(length)):  # compare to the end, many bytes at once, because usually nothing differs
         differ |= data[here + i] ^ maps[known + i]
@@ -214,7 +214,7 @@ def walk(
     count: int,
     source: Bytes,
     keys: Longs,
-    slots: Longs,
+    ordinals: Longs,
     info: Longs,
     columns: Ints,
     steps: Ints,
@@ -229,9 +229,11 @@ def walk(
         inside = s[GROUP] != _OUTSIDE
         code = DONE
         if 23 <= kind <= 25 or 30 <= kind <= 32:
-            code = LOOK if s[ASIDE] else add_rows(data, at, end, kind, s, op, longs, keys, slots, info, columns, steps)
+            code = (
+                LOOK if s[ASIDE] else add_rows(data, at, end, kind, s, op, longs, keys, ordinals, info, columns, steps)
+            )
         elif kind == _TABLE_MAP:
-            if s[ASIDE] or not _known_map(data, at, end, keys, slots, info, maps):
+            if s[ASIDE] or not _known_map(data, at, end, keys, ordinals, info, maps):
                 code = LOOK
         elif kind in (_GTID, _ANONYMOUS, _TAGGED, _MARIA):
             if s[GROUP] == _INSIDE:

@@ -1,4 +1,4 @@
-"""The tables of a flow as the walk needs them: flat arrays by slot, and the slot of each table number in the log."""
+"""The tables of a flow as the walk needs them: flat arrays, and the ordinal in them of each table number in the log."""
 
 from __future__ import annotations
 
@@ -31,31 +31,31 @@ class Maps:
         self.steps = np.zeros((256, 2), np.int32)
         self.contents: Bytes = np.zeros(4096, np.uint8)
         self.keys: Longs = np.full(KEYS_FIRST, -1, np.int64)
-        self.slots: Longs = np.zeros(KEYS_FIRST, np.int64)
+        self.ordinals: Longs = np.zeros(KEYS_FIRST, np.int64)
         self._by_content: dict[bytes, int] = {}
         self._column_count = self._step_count = self._content_size = 0
         self._followed: frozenset[int] = frozenset()
 
-    def slot(self, content: bytes) -> int:
-        """The slot of a table map's content, which is parsed if it is new."""
+    def ordinal(self, content: bytes) -> int:
+        """The ordinal of a table map's content, which is parsed if it is new."""
         if content not in self._by_content:
             self._by_content[content] = self._add(tablemap.parse(content, self._mariadb), content)
         return self._by_content[content]
 
-    def use(self, table_id: int, slot: int) -> None:
-        """From here on, rows with this table number are written as the slot describes."""
+    def use(self, table_id: int, ordinal: int) -> None:
+        """From here on, rows with this table number are written as the ordinal describes."""
         if 2 * len(self.active) >= len(self.keys):
             self._rehash(2 * len(self.keys))
-        self.active[table_id] = slot
-        self._enter(table_id, slot)
+        self.active[table_id] = ordinal
+        self._enter(table_id, ordinal)
 
     def restore(self, active: Mapping[int, int], described: Iterable[int]) -> None:
         """Restores the state of an earlier batch."""
         self.active = dict(active)
         self._rehash(max(KEYS_FIRST, 1 << (2 * len(self.active)).bit_length()))
         self.info[:, k.DESCRIBED] = 0
-        for slot in described:
-            self.info[slot, k.DESCRIBED] = 1
+        for ordinal in described:
+            self.info[ordinal, k.DESCRIBED] = 1
 
     def forget(self) -> None:
         """Discards table numbers, which are not needed between transactions; called occasionally."""
@@ -67,22 +67,22 @@ class Maps:
         """Sets whose rows are wanted."""
         if ids != self._followed:
             self._followed = ids
-            for slot, table in enumerate(self.tables):
-                self.info[slot, k.FOLLOWED] = table.id in ids
+            for ordinal, table in enumerate(self.tables):
+                self.info[ordinal, k.FOLLOWED] = table.id in ids
 
-    def describe(self, table: int, slot: int | None) -> None:
-        """Rows of the table now have the description of `slot`, or (None) none yet."""
+    def describe(self, table: int, ordinal: int | None) -> None:
+        """Rows of the table now have the description of `ordinal`, or (None) none yet."""
         self.info[self.info[:, k.TABLE] == table, k.DESCRIBED] = 0
-        if slot is not None:
-            self.info[slot, k.DESCRIBED] = 1
+        if ordinal is not None:
+            self.info[ordinal, k.DESCRIBED] = 1
 
     def _add(self, table: TableMap, content: bytes) -> int:
-        slot, steps = len(self.tables), _steps(table.sizes)
-        self.info = _with_room(self.info, slot + 1)
+        ordinal, steps = len(self.tables), _steps(table.sizes)
+        self.info = _with_room(self.info, ordinal + 1)
         self.columns = _with_room(self.columns, self._column_count + len(table.sizes))
         self.steps = _with_room(self.steps, self._step_count + len(steps))
         self.contents = _with_room(self.contents, self._content_size + len(content))
-        self.info[slot] = (
+        self.info[ordinal] = (
             *(self._content_size, len(content), self._column_count, len(table.sizes), self._step_count, len(steps)),
             *(table.id, table.id in self._followed, 0),
         )
@@ -93,21 +93,21 @@ class Maps:
         self._step_count += len(steps)
         self._content_size += len(content)
         self.tables.append(table)
-        return slot
+        return ordinal
 
     def _rehash(self, size: int) -> None:
         self.keys = np.full(size, -1, np.int64)
-        self.slots = np.zeros(size, np.int64)
-        for table_id, slot in self.active.items():
-            self._enter(table_id, slot)
+        self.ordinals = np.zeros(size, np.int64)
+        for table_id, ordinal in self.active.items():
+            self._enter(table_id, ordinal)
 
-    def _enter(self, table_id: int, slot: int) -> None:
+    def _enter(self, table_id: int, ordinal: int) -> None:
         mask = len(self.keys) - 1
         at = (table_id ^ (table_id >> 9)) & mask
         while self.keys[at] >= 0 and self.keys[at] != table_id:
             at = (at + 1) & mask
         self.keys[at] = table_id
-        self.slots[at] = slot
+        self.ordinals[at] = ordinal
 
 
 def _with_room(array: Any, size: int) -> Any:

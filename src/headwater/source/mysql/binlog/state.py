@@ -15,7 +15,7 @@ DONE, LOOK, FULL, SOURCE_UNKNOWN, DAMAGED = 0, 1, 2, 3, 4
 MESSAGE, AT, ROW, NEXT, KEPT, POSITION, GROUP, TXN, FIRST, TIME, SOURCE, GNO, RUNS, ASIDE = range(14)
 STATE_LENGTH = 14
 
-# what is known about a table's description, by slot
+# what is known about a table's description, by ordinal
 MAP_START, MAP_LENGTH, COLUMN, COLUMNS, STEP, STEPS, TABLE, FOLLOWED, DESCRIBED = range(9)
 SLOT_LENGTH = 9
 SOURCE_BYTES = 56  # a source's length, then a uuid and a tag of up to 32 characters, or MariaDB's domain and server

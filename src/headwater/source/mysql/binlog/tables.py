@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from headwater.model import LogColumn, Op
-from headwater.source.frames import Memory, Relation, Taken
+from headwater.source.frames import Described, Memory, Taken
 from headwater.source.mysql.binlog import events as ev
 from headwater.source.mysql.binlog import state as k
-from headwater.source.mysql.binlog.carry import Carried, Server
+from headwater.source.mysql.binlog.carry import Carried, Sender
 from headwater.source.mysql.binlog.history import History
 from headwater.source.mysql.binlog.maps import Maps
 from headwater.source.mysql.binlog.position import table_number
@@ -23,7 +23,7 @@ class Tables:
     """Descriptions and breaks of the tables in a batch; both are written among its rows."""
 
     def __init__(
-        self, server: Server, history: History, maps: Maps, memory: Memory, written: Written, own: Carried
+        self, server: Sender, history: History, maps: Maps, memory: Memory, written: Written, own: Carried
     ) -> None:
         self.described = dict(own.described)
         self._server, self._history, self._maps, self._memory = server, history, maps, memory
@@ -35,12 +35,12 @@ class Tables:
 
     def describe(self, message: bytes) -> None:
         """Handles a table map that is new, or whose table's rows are not described yet."""
-        slot = self._maps.slot(message[ev.BODY + 8 :])
-        self._maps.use(_table_id(message), slot)
-        info = self._maps.info[slot]
+        ordinal = self._maps.ordinal(message[ev.BODY + 8 :])
+        self._maps.use(_table_id(message), ordinal)
+        info = self._maps.info[ordinal]
         if not info[k.FOLLOWED] or info[k.DESCRIBED]:
             return
-        table = self._maps.tables[slot]
+        table = self._maps.tables[ordinal]
         if table.unreadable:
             self.break_table(table.id, table.schema, table.table, table.unreadable)
             return
@@ -49,19 +49,19 @@ class Tables:
             self.break_table(table.id, table.schema, table.table, columns)
             return
         row = self._written.row
-        self._written.relations.append(Relation(row, table.id, table.schema, table.table, "f", columns))
-        self.described[table.id] = (slot, columns)
+        self._written.relations.append(Described(row, table.id, table.schema, table.table, "f", columns))
+        self.described[table.id] = (ordinal, columns)
         self._met[table.id] = columns
         self._history.described(table.id, self._memory)
-        self._maps.describe(table.id, slot)
+        self._maps.describe(table.id, ordinal)
 
     def of_rows(self, message: bytes) -> TableMap | None:
         """The table of a rows event; None if its rows are not needed."""
-        slot = self._maps.active.get(_table_id(message))
-        if slot is None:
+        ordinal = self._maps.active.get(_table_id(message))
+        if ordinal is None:
             raise damaged("rows of a table come without its description")
-        info = self._maps.info[slot]
-        return self._maps.tables[slot] if info[k.FOLLOWED] and info[k.DESCRIBED] else None
+        info = self._maps.info[ordinal]
+        return self._maps.tables[ordinal] if info[k.FOLLOWED] and info[k.DESCRIBED] else None
 
     def apply(self, statement: Statement, number: int) -> None:
         """Applies a statement to the followed tables."""
@@ -79,7 +79,7 @@ class Tables:
         if id not in self._broken:
             self._broken.add(id)
             columns = self._columns(id)
-            self._written.relations.append(Relation(self._written.row, id, schema, table, "f", columns, reason))
+            self._written.relations.append(Described(self._written.row, id, schema, table, "f", columns, reason))
             self._written.add_row(Op.BREAK, id, b"")
         self._forget_description(id)
 
@@ -139,7 +139,7 @@ class Tables:
     def _truncate(self, id: int, schema: str, table: str) -> None:
         if id not in self.described:
             row = self._written.row
-            self._written.relations.append(Relation(row, id, schema, table, "f", self._columns(id)))
+            self._written.relations.append(Described(row, id, schema, table, "f", self._columns(id)))
         self._written.add_row(Op.TRUNCATE, id, b"")
 
     def _break_known(self, id: int, reason: str) -> None:

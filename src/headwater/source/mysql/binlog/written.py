@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from headwater.source.base import Bytes, Longs
-from headwater.source.frames import FramedTo, Frames, Relation, Transactions
+from headwater.source.frames import Described, FramedTo, Frames, Transactions
 from headwater.source.mysql.binlog import events as ev
 from headwater.source.mysql.binlog import state as k
 from headwater.source.mysql.binlog.carry import Carried, Held
@@ -26,7 +26,7 @@ class Written:
 
     def __init__(self, before: FramedTo, size: int) -> None:
         self.state: Longs = np.zeros(k.STATE_LENGTH, np.int64)
-        self.relations: list[Relation] = []
+        self.relations: list[Described] = []
         self.size = size
         self.base = 0  # where the messages being walked are in the frames' data
         self._before = before
@@ -56,7 +56,7 @@ class Written:
             code = walk(
                 data, lengths, self.state, self._op, self._longs, self._done, self._runs,
                 self._sources, self._source_count, self._source,
-                maps.keys, maps.slots, maps.info, maps.columns, maps.steps, maps.contents,
+                maps.keys, maps.ordinals, maps.info, maps.columns, maps.steps, maps.contents,
             )  # fmt: skip
             if code == k.FULL:
                 self._grow()

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from headwater.errors import DefinitionError, PrivilegeError, SourceError
 from headwater.source.missing import way_out
 from headwater.source.mysql.catalog.types import RawType
-from headwater.source.mysql.client.ask import place_of, qualified, query
+from headwater.source.mysql.client.ask import address_of, qualified, query
 from headwater.source.mysql.client.session import Session, quote_literal
 from headwater.source.mysql.server import ServerFacts, describe_server
 
@@ -181,7 +181,7 @@ def not_readable(session: Session, schema: str, name: str) -> SourceError:
     table = qualified(schema, name)
     return PrivilegeError(
         "source.privilege",
-        f"user {place_of(session).user} may not read {table}",
+        f"user {address_of(session).user} may not read {table}",
         f"Run upstream: GRANT SELECT ON {table} TO {account(session)};",
     )
 

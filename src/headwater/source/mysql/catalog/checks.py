@@ -9,7 +9,7 @@ import pymysql
 
 from headwater.errors import HeadwaterError, PrivilegeError, SourceError, SqlError
 from headwater.source.mysql.catalog.catalog import account
-from headwater.source.mysql.client.ask import place_of, query, records
+from headwater.source.mysql.client.ask import address_of, query, records
 from headwater.source.mysql.client.register import register
 from headwater.source.mysql.client.session import Endpoint, Session, quote_identifier
 from headwater.source.mysql.server import DAY_S, LogStatus, ServerFacts, describe_server, log_status, no_log
@@ -81,7 +81,7 @@ def _status(session: Session, server: ServerFacts) -> LogStatus:
 def _lacks(session: Session, privilege: str, what: str) -> SourceError:
     return PrivilegeError(
         "source.privilege",
-        f"user {place_of(session).user} may not {what}",
+        f"user {address_of(session).user} may not {what}",
         f"Run upstream: GRANT {privilege} ON *.* TO {account(session)};",
     )
 
@@ -163,7 +163,7 @@ def _database_notices(session: Session, database: str) -> list[str]:
     except PrivilegeError as e:
         seen = query(session, "SELECT 1 FROM information_schema.tables WHERE table_schema = %s LIMIT 1", (database,))
         grant = f"GRANT SELECT ON {quote_identifier(database)}.* TO {account(session)};"
-        user = place_of(session).user
+        user = address_of(session).user
         if not seen:
             raise PrivilegeError(
                 "source.privilege", f"user {user} may not read the tables of {database}", f"Run upstream: {grant}"

@@ -7,7 +7,7 @@ from typing import Any
 
 import pymysql
 
-from headwater.source.mysql.client.refusals import Place, translate
+from headwater.source.mysql.client.refusals import Address, translate
 from headwater.source.mysql.client.session import Session, quote_identifier, quote_literal
 
 
@@ -23,7 +23,7 @@ def query(session: Session, statement: str, parameters: Sequence[Any] = ()) -> l
             cursor.execute(statement, tuple(parameters) or None)
             return list(cursor.fetchall())
     except (pymysql.Error, OSError) as e:
-        raise translate(place_of(session), e) from e
+        raise translate(address_of(session), e) from e
 
 
 def records(session: Session, statement: str, parameters: Sequence[Any] = ()) -> list[dict[str, Any]]:
@@ -34,7 +34,7 @@ def records(session: Session, statement: str, parameters: Sequence[Any] = ()) ->
             names = [d[0].lower() for d in cursor.description or ()]
             return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
     except (pymysql.Error, OSError) as e:
-        raise translate(place_of(session), e) from e
+        raise translate(address_of(session), e) from e
 
 
 def binlog_events(session: Session, file: str, offset: int, most: int = 0) -> list[dict[str, str]]:
@@ -57,7 +57,7 @@ def variables(session: Session, names: Sequence[str]) -> Mapping[str, str]:
     return {k.lower(): v for k, v in query(session, f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ({listed})")}
 
 
-def place_of(session: Session) -> Place:
+def address_of(session: Session) -> Address:
     """Where a session is connected to, for messages."""
     user = session.user.decode() if isinstance(session.user, bytes) else session.user
-    return Place(session.host, session.port, user, session.db or "")
+    return Address(session.host, session.port, user, session.db or "")

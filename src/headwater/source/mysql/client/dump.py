@@ -11,7 +11,7 @@ import pymysql
 
 from headwater.source.mysql.binlog import events as ev
 from headwater.source.mysql.binlog.gtid import Gtids, MysqlGtids
-from headwater.source.mysql.client.ask import place_of, query
+from headwater.source.mysql.client.ask import address_of, query
 from headwater.source.mysql.client.refusals import translate
 from headwater.source.mysql.client.register import register
 from headwater.source.mysql.client.session import Endpoint, Session, is_mariadb, quote_literal
@@ -46,7 +46,7 @@ def begin_dump(session: Session, server_id: int, start: Start) -> bool:
         command, argument = _command(session, server_id, start)
         session._execute_command(command, argument)
     except (pymysql.Error, OSError) as e:
-        raise translate(place_of(session), e) from e
+        raise translate(address_of(session), e) from e
     return checksum
 
 
@@ -76,7 +76,7 @@ def file_mark(endpoint: Endpoint, name: str, upto: int) -> str:
                 break
             mark.update(event)
     except (pymysql.Error, OSError) as e:
-        raise translate(place_of(session), e) from e
+        raise translate(address_of(session), e) from e
     finally:
         session._force_close()  # the server may still be sending
     return f"{upto}:{mark.hexdigest()}"

@@ -30,7 +30,7 @@ NO_NACL = "pynacl"
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Address:
     """Where a session is connected to, for messages."""
 
     host: str
@@ -41,102 +41,111 @@ class Place:
     def __str__(self) -> str:
         return f"{self.host}:{self.port}"
 
+    @property
+    def hashed(self) -> str:
+        """The text that a connection's default server ID is derived from; it must never change."""
+        return f"Place(host={self.host!r}, port={self.port!r}, user={self.user!r}, database={self.database!r})"
 
-def translate(place: Place, error: Exception) -> HeadwaterError:
+
+def translate(address: Address, error: Exception) -> HeadwaterError:
     """The driver's error, with a hint. Its number decides; the text is the server's."""
     number = error.args[0] if error.args and isinstance(error.args[0], int) else 0
     text = str(error.args[1]) if len(error.args) > 1 else str(error)
-    refused = _session(place, number, text, error) or _statement(place, number, text)
+    refused = _session(address, number, text, error) or _statement(address, number, text)
     if refused:
         return refused
     if isinstance(error, pymysql.err.InterfaceError):  # a closed session was used
-        return _ended(place, "the connection is closed")
-    message = f"{place}: {_without_values(text)}" + (f" (error {number})" if number else "")
+        return _ended(address, "the connection is closed")
+    message = f"{address}: {_without_values(text)}" + (f" (error {number})" if number else "")
     return SourceError("source.failed", message, "See the upstream's message.")
 
 
-def _session(place: Place, number: int, text: str, error: Exception) -> HeadwaterError | None:
+def _session(address: Address, number: int, text: str, error: Exception) -> HeadwaterError | None:
     """A session that could not be opened, or that is gone."""
     if number in WRONG_USER:
-        return _no_access(place, text, "Correct username and password of the connection, or create the user upstream.")
+        return _no_access(
+            address, text, "Correct username and password of the connection, or create the user upstream."
+        )
     if number in PASSWORD_EXPIRED:
-        return _no_access(place, text, "Give the user a new password upstream: ALTER USER … IDENTIFIED BY …;")
+        return _no_access(address, text, "Give the user a new password upstream: ALTER USER … IDENTIFIED BY …;")
     if number in LOCKED_ACCOUNT:
-        return _no_access(place, text, "Unlock the user upstream: ALTER USER … ACCOUNT UNLOCK;")
+        return _no_access(address, text, "Unlock the user upstream: ALTER USER … ACCOUNT UNLOCK;")
     if isinstance(error, RuntimeError) or number in NO_PLUGIN:
-        return _no_plugin(place, text)
+        return _no_plugin(address, text)
     if number == 1049:
         return SourceError(
             "source.database_missing",
-            f"{place} has no database {place.database}",
+            f"{address} has no database {address.database}",
             "Correct the connection's database.name.",
         )
     if number == 1044:  # also for a database that does not exist, unless the user has all privileges
         return PrivilegeError(
             "source.privilege",
-            f"user {place.user} may not use the database {place.database} of {place}, or there is none",
-            f"Correct database.name, or run upstream: GRANT SELECT ON `{place.database}`.* TO …;",
+            f"user {address.user} may not use the database {address.database} of {address}, or there is none",
+            f"Correct database.name, or run upstream: GRANT SELECT ON `{address.database}`.* TO …;",
         )
     if number in CANNOT_REACH:
-        return _unreachable(place, text, error)
-    return _ended(place, text) if number in ENDED else None
+        return _unreachable(address, text, error)
+    return _ended(address, text) if number in ENDED else None
 
 
-def _statement(place: Place, number: int, text: str) -> HeadwaterError | None:
+def _statement(address: Address, number: int, text: str) -> HeadwaterError | None:
     """A statement that failed."""
     if number in NOT_ALLOWED:
-        return PrivilegeError("source.privilege", f"{place}: {text}", "Grant the privilege to the connection's user.")
+        return PrivilegeError("source.privilege", f"{address}: {text}", "Grant the privilege to the connection's user.")
     if number in LOCKED:
-        return locked(place)
+        return locked(address)
     if number in AGAIN:
-        return passing(place, text)
+        return passing(address, text)
     if number in CHANGED:
-        return DataError("data.schema_changed", f"{place}: {text}", "Restore the table, or RESYNC TABLE.")
+        return DataError("data.schema_changed", f"{address}: {text}", "Restore the table, or RESYNC TABLE.")
     return None
 
 
-def _no_access(place: Place, text: str, hint: str) -> SourceError:
-    return SourceError("source.authentication", f"{place} refused user {place.user}: {text}", hint)
+def _no_access(address: Address, text: str, hint: str) -> SourceError:
+    return SourceError("source.authentication", f"{address} refused user {address.user}: {text}", hint)
 
 
-def _no_plugin(place: Place, text: str) -> SourceError:
+def _no_plugin(address: Address, text: str) -> SourceError:
     lower = text.lower()
     if NO_NACL in lower or "ed25519" in lower:
         way = "Install PyNaCl next to Headwater, or give the user another plugin upstream: ALTER USER … IDENTIFIED VIA "
-        return _no_access(place, "its ed25519 plugin needs PyNaCl", f"{way}mysql_native_password USING PASSWORD('…');")
+        return _no_access(
+            address, "its ed25519 plugin needs PyNaCl", f"{way}mysql_native_password USING PASSWORD('…');"
+        )
     if NO_CRYPTOGRAPHY in lower:
         way = "Install cryptography next to Headwater, or set ssl.mode = 'require'."
-        return _no_access(place, "its plugin needs the package cryptography", way)
+        return _no_access(address, "its plugin needs the package cryptography", way)
     return _no_access(
-        place, text, "Give the user the plugin caching_sha2_password (MySQL) or mysql_native_password (MariaDB)."
+        address, text, "Give the user the plugin caching_sha2_password (MySQL) or mysql_native_password (MariaDB)."
     )
 
 
-def _unreachable(place: Place, text: str, error: Exception) -> SourceError:
+def _unreachable(address: Address, text: str, error: Exception) -> SourceError:
     cause = getattr(error, "original_exception", None)
     if isinstance(cause, ssl.SSLCertVerificationError):
         return SourceError(
             "source.unreachable",
-            f"the certificate of {place} is not trusted: {cause.verify_message}",
+            f"the certificate of {address} is not trusted: {cause.verify_message}",
             "Correct ssl.root.cert (or hostname, for verify-full), or choose another ssl.mode.",
         )
     if isinstance(cause, ssl.SSLError) or "TLS" in text:
         return SourceError(
             "source.unreachable",
-            f"no TLS with {place}: {cause.reason if isinstance(cause, ssl.SSLError) else text}",
+            f"no TLS with {address}: {cause.reason if isinstance(cause, ssl.SSLError) else text}",
             "Choose another ssl.mode, or let the server offer TLS 1.2 or later.",
         )
     return SourceError(
         "source.unreachable",
-        f"cannot reach {place}: {cause or text}",
+        f"cannot reach {address}: {cause or text}",
         "Check hostname and port, and that the server is running; a running Headwater retries.",
         Retry.AUTO,
     )
 
 
-def _ended(place: Place, text: str) -> SourceError:
+def _ended(address: Address, text: str) -> SourceError:
     return SourceError(
-        "source.disconnected", f"{place} ended the connection: {text}", "Wait; Headwater retries.", Retry.AUTO
+        "source.disconnected", f"{address} ended the connection: {text}", "Wait; Headwater retries.", Retry.AUTO
     )
 
 

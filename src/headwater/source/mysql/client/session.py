@@ -13,7 +13,7 @@ from pymysql.constants import CLIENT, CR
 
 from headwater.errors import HeadwaterError, Retry, SourceError, SqlError
 from headwater.source import endpoint
-from headwater.source.mysql.client.refusals import Place, translate
+from headwater.source.mysql.client.refusals import Address, translate
 
 LOCK_TIMEOUT_S = 10  # for the metadata lock that any SELECT takes; a server's default is a year
 LARGEST_KEY_BYTES = 3072  # of an InnoDB index
@@ -46,8 +46,8 @@ class Endpoint(endpoint.Endpoint):
     default_port = 3306
 
     @property
-    def place(self) -> Place:
-        return Place(self.host, self.port, self.user, self.database)
+    def address(self) -> Address:
+        return Address(self.host, self.port, self.user, self.database)
 
     def connect(self) -> Session:
         """An autocommit session with the fixed settings; failures are raised as SourceError with a hint.
@@ -86,14 +86,14 @@ class Endpoint(endpoint.Endpoint):
             return error
         return SourceError(
             "source.unreachable",
-            f"no MySQL or MariaDB answers at {self.place}: {error.message}",
+            f"no MySQL or MariaDB answers at {self.address}: {error.message}",
             "Check hostname and port of the connection, and its type.",
             Retry.AUTO,
         )
 
     def translate(self, error: Exception) -> HeadwaterError:
         """A driver's error as one of ours. The text never contains the password."""
-        return translate(self.place, error)
+        return translate(self.address, error)
 
     def _tls(self) -> ssl.SSLContext | None:
         """The TLS context; modes have libpq's meaning: with a root certificate `require` also checks the server's."""

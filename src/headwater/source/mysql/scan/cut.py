@@ -92,7 +92,7 @@ def _view(endpoint: Endpoint, session: Session, on_wait: OnWait, shift: int, may
     if place is None:
         raise SourceError(
             "source.failed",
-            f"{endpoint.place} was never idle long enough for a consistent read view within {CALM_S:.0f} s",
+            f"{endpoint.address} was never idle long enough for a consistent read view within {CALM_S:.0f} s",
             "Verify again when the server is less busy.",
             Retry.AUTO,
         )

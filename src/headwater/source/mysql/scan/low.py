@@ -18,7 +18,7 @@ from headwater.backoff import Backoff
 from headwater.errors import PrivilegeError, Retry, SourceError
 from headwater.source.mysql.binlog.position import Position
 from headwater.source.mysql.binlog.xa import ends_prepared
-from headwater.source.mysql.client.ask import place_of, query
+from headwater.source.mysql.client.ask import address_of, query
 from headwater.source.mysql.client.refusals import translate
 from headwater.source.mysql.client.session import Endpoint, Session, is_mariadb
 from headwater.source.mysql.server import log_status
@@ -111,7 +111,7 @@ def prove_low(endpoint: Endpoint, session: Session, shift: int, timeout_s: float
     if left:
         raise SourceError(
             "source.lock_timeout",
-            f"{endpoint.place}: a commit has been in the binlog for {timeout_s:.0f} s without becoming visible: "
+            f"{endpoint.address}: a commit has been in the binlog for {timeout_s:.0f} s without becoming visible: "
             + "; ".join(words(session, left)),
             "Wait; Headwater retries. If it persists, check the replicas that a semi-synchronous commit waits for"
             + ("; or GRANT PROCESS ON *.* to the connection's user, if it is missing." if low.kind == "xa" else "."),
@@ -160,7 +160,7 @@ def prepared(session: Session) -> list[str]:
     except (pymysql.Error, OSError) as e:
         if e.args[:1] == (MAY_NOT_RECOVER,):
             return []
-        raise translate(place_of(session), e) from e
+        raise translate(address_of(session), e) from e
 
 
 def _may_end_prepared(session: Session) -> bool:
@@ -202,7 +202,7 @@ def _until(ask: Callable[[], frozenset[str] | None], endpoint: Endpoint) -> froz
         if time.monotonic() > deadline:
             raise SourceError(
                 "source.failed",
-                f"{endpoint.place}: information_schema.innodb_trx is not being refreshed",
+                f"{endpoint.address}: information_schema.innodb_trx is not being refreshed",
                 "Turn on GTIDs (gtid_mode = ON), or stop whatever keeps reading information_schema.innodb_trx.",
                 Retry.AUTO,
             )

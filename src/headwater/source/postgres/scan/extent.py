@@ -43,7 +43,7 @@ def read_extent(endpoint: Endpoint, table: ScanTable) -> Extent:
     )
 
 
-class KeyWalk:
+class PostgresKeyWalk:
     """A session that walks along a table's key; every call is its own short transaction."""
 
     def __init__(self, endpoint: Endpoint, table: ScanTable) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headwater.sql.statements import ChangelogCall, Query
-from headwater.sql.tokens import Kind, Piece, Token, place, syntax_error, tokenize
+from headwater.sql.tokens import Kind, Piece, Token, location, syntax_error, tokenize
 
 WRITES = frozenset({"INSERT", "UPDATE", "DELETE", "MERGE"})
 # words that may be a table's name, and that nearly every query contains
@@ -28,7 +28,7 @@ def read_query(piece: Piece, text: str, start: int | None = None) -> Query:
     )
     return Query(
         text=text[start : piece.end],
-        line=place(text, start)[0],
+        line=location(text, start)[0],
         spark_text=_without_slash_comments(piece, text, start),
         identifiers=names,
         changelog_calls=calls,

@@ -1,4 +1,4 @@
-"""The frame around every command: streams, errors as text or envelope, exit statuses."""
+"""The envelope around every command: streams, errors as text or envelope, exit statuses."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Reply:
 
 
 @contextlib.contextmanager
-def envelope(command: str, as_json: bool, home: str | None) -> Iterator[Reply]:
+def around(command: str, as_json: bool, home: str | None) -> Iterator[Reply]:
     """Runs a command; its result or error becomes one JSON envelope, or its error text on stderr."""
     reply = Reply()
     try:

@@ -14,26 +14,29 @@ from headwater.ownership.lease import Leases
 from headwater.ownership.names import Name
 from headwater.relation import fold
 
-RUNS_S = 5.0  # time slice for one relation's tail before the next relation's turn
+RUNS_S = 5.0  # time for one relation's tail before the next relation's turn
 
 
-class Merger:
+class BaseWriter:
     """Writes a reader's overlays into bases. Decides nothing: see `committer` and `folds`."""
 
-    def __init__(self, home: Home, held: Leases, reader: Reader, session: Callable[[], SparkSession]) -> None:
+    def __init__(self, home: Home, leases: Leases, reader: Reader, session: Callable[[], SparkSession]) -> None:
         self._home = home
-        self._held = held
+        self._leases = leases
         self._reader = reader
         self._session = session
 
-    def merge(self, relation: RelationInfo, layout: Layout, index: int, app_id: str, version: int) -> int:
+    def fold(self, relation: RelationInfo, layout: Layout, index: int, app_id: str, version: int) -> int:
         """Folds the overlay at `index` into the base; returns the Delta version that holds it."""
         with self._reader.overlays.use(relation, layout, index) as overlay:
             lost = self._reader.lost_rows(relation, layout, overlay)
             if lost is not None and lost.num_rows:  # a fold would lose them permanently
                 raise fold.must_scan_again(relation, lost.num_rows)
             session, storage, settings = self._session(), self._home.storage, self._home.settings
-            conf, permit = task_settings(max(1, share(session) // 2)), self._held.of(Name.relation(relation.id)).permit
+            conf, permit = (
+                task_settings(max(1, share(session) // 2)),
+                self._leases.of(Name.relation(relation.id)).permit,
+            )
             what = session, storage, relation, layout, overlay, app_id, version, permit
             with pool(session, "folds"):
                 return fold.fold(*what, conf, settings)
