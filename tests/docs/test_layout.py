@@ -162,6 +162,14 @@ def test_a_folders_text_names_only_modules_that_there_are(folder: Path) -> None:
     assert [name for name in NAMED.findall(docstring) if not stands(folder, name)] == []
 
 
+@pytest.mark.parametrize("folder", FOLDERS, ids=name_of)
+def test_a_folders_text_names_every_module_in_it(folder: Path) -> None:
+    docstring = ast.get_docstring(ast.parse((folder / "__init__.py").read_text(encoding="utf-8"))) or ""
+    named = {re.split(r"[./]", name)[0] for name in NAMED.findall(docstring)}
+    inside = {p.stem for p in folder.iterdir() if p.name != "__init__.py" and is_module(p.with_suffix(""))}
+    assert inside - named == set()
+
+
 UNIT = ROOT / "tests" / "unit"
 
 

@@ -1,4 +1,4 @@
-"""Planning: where the spans of a table end. Pure; the database answers through three functions."""
+"""Planning: where the spans of a table end. Pure; the database answers through one function, `NextBound`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from headwater.source.spans import Extent
 INTEGERS = frozenset({"TINYINT", "SMALLINT", "INT", "BIGINT"})
 DENSE = 0.5  # an integer key that uses at least this share of its range is divided by arithmetic
 
-# Bounds(after, upto, rows) → the key `rows` rows after `after` if it is before `upto`, otherwise None.
+# (after, upto, rows) → the key `rows` rows after `after` if it is before `upto`, otherwise None.
 NextBound = Callable[[Bound | None, Bound, int], Bound | None]
 
 

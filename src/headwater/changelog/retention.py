@@ -20,7 +20,7 @@ def expire(
 ) -> int:
     """Removes segments whose changes are all at or below `needed_after` and that are older than `keep_s`.
 
-    `needed_after` is the lowest index after which any table, view, subscription, pin or running query still reads.
+    `needed_after` is the lowest index after which any table, pin or running query still reads.
     Meta rows are deleted first: a crash in between leaves files that the next start of the capture removes, never a row
     without its file. Returns the number of removed segments.
     """

@@ -4,5 +4,6 @@ In: a relation at an index, the upstream at a cut. Out: the number of rows of ea
 Guarantees: compares every value of every row; memory does not depend on the table; takes no lock that blocks anybody.
 Never: writes to the upstream or the lake; compares different moments of the two.
 
-`digest` rows to checksums · `compare` two digests, then the keys behind a difference · `verify` one relation at one cut
+`digest` rows to checksums, with `kernels` · `compare` two digests, then the keys behind a difference · `verify` one
+relation at one cut · `tables` all tables of a home
 """

@@ -6,6 +6,7 @@ Guarantees: a value is the same from a scan and from the log; it is exact, or NU
 error; text that is invalid for its type is an error, never a NULL.
 Never: talks to a database, reads files, runs Python code per row.
 
-`values` is the type table. `text` decodes one column of database texts. `kernels_*` are compiled with numba under
-explicit signatures: `warm.compile_kernels()` fills their disk cache.
+`values` the lake's types · `dialects` chooses between `postgres` and `mysql`, each with its type table · `layout` where
+values are · `column`, `text` one column · `kernels`, `kernels_bytes`, `kernels_number`, `kernels_time` are compiled
+with numba under explicit signatures: `warm.compile_kernels()` fills their disk cache.
 """
