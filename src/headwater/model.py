@@ -85,7 +85,7 @@ class UpstreamType:
     charset: str = ""
     labels: tuple[str, ...] = ()  # of an enum, in its order
     collation: str = field(default="", compare=False)  # of a text whose order depends on it; '': unknown, or none
-    place: int = field(default=0, compare=False)  # the column's number, which survives a rename; 0: it has none
+    number: int = field(default=0, compare=False)  # the column's number, which survives a rename; 0: it has none
     unique: bool = field(default=False, compare=False)  # of a key that is a unique index, not the primary key
 
 

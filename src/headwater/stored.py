@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import asdict
 from functools import lru_cache
 from typing import Any
@@ -18,6 +19,8 @@ from headwater.model import (
     Span,
     UpstreamType,
 )
+
+_NUMBER = "place"  # what a column's number is called in homes
 
 
 def dump(value: Any) -> str:
@@ -47,8 +50,16 @@ def columns(text: str) -> tuple[Column, ...]:
     return tuple(Column(c["name"], c["lake_type"], _type(c["upstream"]), c["nullable"]) for c in json.loads(text))
 
 
+def dump_columns(columns: Iterable[Column]) -> str:
+    found = [asdict(column) for column in columns]
+    for column in found:
+        column["upstream"][_NUMBER] = column["upstream"].pop("number")
+    return json.dumps(found)
+
+
 def _type(value: dict[str, Any]) -> UpstreamType:
-    return UpstreamType(**{**value, "labels": tuple(value.get("labels", ()))})
+    own = {k: v for k, v in value.items() if k != _NUMBER}
+    return UpstreamType(**{**own, "labels": tuple(value.get("labels", ())), "number": value.get(_NUMBER, 0)})
 
 
 def scan_result(text: str) -> ScanResult:

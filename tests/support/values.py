@@ -69,7 +69,7 @@ def columns_of(database: Any, table: str, declared: dict[str, str] | None = None
         rows = connection.execute(query).fetchall()
     columns = []
     for name, place, oid, modifier, dimensions, type_name, base_modifier in rows:
-        plain = UpstreamType(type_name, oid, modifier, dimensions=dimensions, place=place)
+        plain = UpstreamType(type_name, oid, modifier, dimensions=dimensions, number=place)
         size = UpstreamType(type_name, oid, base_modifier, dimensions=dimensions)
         lake = resolve_type(size, (declared or {})[name]) if name in (declared or {}) else lake_type(size)
         columns.append(Column(name, lake, plain))

@@ -81,17 +81,17 @@ def _check_names(version: SchemaVersion, columns: tuple[Column, ...], ordinals: 
     its place. Where columns have numbers, the log lists them in the order of these.
     """
     found = [int(ordinal) for ordinal in ordinals if ordinal >= 0]
-    places = [columns[ordinal].upstream.place for ordinal in found]
+    places = [columns[ordinal].upstream.number for ordinal in found]
     if any(a > b > 0 for a, b in pairwise(places)):
         names = ", ".join(columns[ordinal].name for ordinal in found)
         raise _schema_changed(version, f"columns were renamed or re-created ({names})")
     for column in (c for i, c in enumerate(columns) if i not in set(found)):
         before, after = 0, len(ordinals)
-        if column.upstream.place and all(places):
+        if column.upstream.number and all(places):
             at = [i for i, ordinal in enumerate(ordinals) if ordinal >= 0]
-            before = max((i for i, p in zip(at, places, strict=True) if p < column.upstream.place), default=-1) + 1
+            before = max((i for i, p in zip(at, places, strict=True) if p < column.upstream.number), default=-1) + 1
             after = min(
-                (i for i, p in zip(at, places, strict=True) if p > column.upstream.place), default=len(ordinals)
+                (i for i, p in zip(at, places, strict=True) if p > column.upstream.number), default=len(ordinals)
             )
         if any(ordinal < 0 for ordinal in ordinals[before:after]):
             raise _schema_changed(version, f"column {column.name} is gone or was renamed")

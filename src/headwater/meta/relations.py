@@ -5,7 +5,6 @@ from __future__ import annotations
 import builtins
 import json
 import time
-from dataclasses import asdict
 from functools import lru_cache
 
 import sqlalchemy as sa
@@ -43,7 +42,7 @@ def add(
             upstream_schema=upstream_schema,
             upstream_table=upstream_table,
             upstream_id=upstream_id,
-            columns=json.dumps([asdict(x) for x in columns]),
+            columns=stored.dump_columns(columns),
             key=json.dumps(key),
             options=json.dumps(options),
             statement=statement,

@@ -181,7 +181,7 @@ def test_a_table_can_be_followed_up_to_the_last_row_of_a_form_that_can_be_read(
     assert decodable_until(versions, COLUMNS, KEY, 2, 10) == last
 
 
-PLACED = tuple(Column(n, "BIGINT", UpstreamType("int8", 20, place=i)) for i, n in enumerate(("k", "a", "b", "c"), 1))
+PLACED = tuple(Column(n, "BIGINT", UpstreamType("int8", 20, number=i)) for i, n in enumerate(("k", "a", "b", "c"), 1))
 
 
 def laid_out(names: str) -> RowLayout:

@@ -174,7 +174,7 @@ def _columns(session: Session, oid: int) -> tuple[UpstreamColumn, ...]:
     return tuple(
         UpstreamColumn(
             name=name,
-            type=replace(upstream_type(RawType(type_oid, modifier, *rest), text), place=place),
+            type=replace(upstream_type(RawType(type_oid, modifier, *rest), text), number=place),
             not_null=not_null,
             generated=generated,
         )

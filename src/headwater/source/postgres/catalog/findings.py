@@ -280,7 +280,7 @@ def _columns(was: Member, now: Member, relation: RelationInfo) -> Iterator[Findi
     """What happened to the followed columns. A dropped one is NULL from then on, and no finding."""
     names = {CatalogColumn(*found).number: name for name, found in now["columns"].items()}
     for column in relation.columns:
-        place, before, found = column.upstream.place, _column(was, column.name), _column(now, column.name)
+        place, before, found = column.upstream.number, _column(was, column.name), _column(now, column.name)
         if found and place and found.number != place:
             yield Finding(Event.REPLACED, now["name"], column.name)
         elif not found and place in names:

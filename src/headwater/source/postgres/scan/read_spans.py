@@ -189,7 +189,7 @@ class TableScan:
         found = self.rows(COLUMNS.format(oid=self.upstream.oid))
         numbers = {name: number for name, number, _, _ in found}
         for column in table.columns:
-            place = column.upstream.place
+            place = column.upstream.number
             if place and numbers.get(column.name, place) != place:
                 raise DataError(
                     "data.schema_changed",
