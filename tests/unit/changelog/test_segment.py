@@ -202,8 +202,8 @@ def test_the_envelope_shows_changes_as_debezium_does() -> None:
             "changes": [3, 2],
         }
     )
-    source = TableSource("0.1.0", "pg", "shop", "public", "t", PostgresUpstream.source_block)
-    rows = envelope(changes, transactions, ["id"], source).to_pylist()
+    table_source = TableSource("0.1.0", "pg", "shop", "public", "t", PostgresUpstream.source_block)
+    rows = envelope(changes, transactions, ["id"], table_source).to_pylist()
     assert [r["op"] for r in rows] == ["c", "u", "d", "t"]
     assert json.loads(rows[0]["after"]) == {"id": 1, "note": "ä", "at": "1970-01-01T00:00:00Z", "raw": "AAE="}
     assert rows[0]["before"] is None and rows[3]["before"] is None and rows[2]["after"] is rows[3]["after"] is None
@@ -215,7 +215,9 @@ def test_the_envelope_shows_changes_as_debezium_does() -> None:
     assert (source["connector"], source["txId"], source["lsn"], source["table"]) == ("postgresql", 102, 300, "t")
     assert json.loads(rows[3]["transaction"]) == {"id": "102", "total_order": 2}
     with pytest.raises(DataError):
-        envelope(changes, transactions.slice(1), ["id"], source)
+        envelope(changes, transactions.slice(1), ["id"], table_source)
     named = changes.rename_columns(["id", "__note", *changes.column_names[2:]])
-    (after,) = (json.loads(r["after"]) for r in envelope(named, transactions, ["id"], source).slice(1, 1).to_pylist())
+    (after,) = (
+        json.loads(r["after"]) for r in envelope(named, transactions, ["id"], table_source).slice(1, 1).to_pylist()
+    )
     assert after == {"id": 2, "__note": "__debezium_unavailable_value", "at": "1970-01-02T00:00:00Z", "raw": None}
