@@ -126,7 +126,7 @@ class Receiver:
                 return False  # the end of the transaction has not arrived yet
             messages, size = cut.piece, cut.piece_bytes
         self._wait_for_writer()
-        self._wait_while_held()
+        self._wait_while_paused()
         if self._stopping.is_set():
             return False
         if not cut.commits and cut.whole and cut.position <= self._flow.framing.number(self._thread.position):
@@ -162,7 +162,7 @@ class Receiver:
             self._acknowledge()
         self._thread.check()
 
-    def _wait_while_held(self) -> None:
+    def _wait_while_paused(self) -> None:
         """Waits while the changelog is too far ahead; not inside a transaction, which cannot be folded yet."""
         while self._paused.is_set() and not self._open and not self._stopping.wait(STILL_WAITING_S):
             self._extend_deadline()

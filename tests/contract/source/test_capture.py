@@ -58,17 +58,17 @@ def test_an_unreachable_server_is_tried_again(upstream: Upstream, tmp_path: Path
         assert c.close() == 0
 
 
-def wait_held(c: Captured, commit: Callable[[], object]) -> None:
+def wait_paused(c: Captured, commit: Callable[[], object]) -> None:
     """Waits until a capture publishes nothing of what is committed, though it is alive."""
 
-    def held() -> bool:
+    def paused() -> bool:
         before, heard = c.info().position, c.lines.count("alive")
         commit()
         wait_for(lambda: c.lines.count("alive") >= heard + 3, c.log()[-2000:])
         assert c.process is not None and c.process.poll() is None
         return c.info().position == before
 
-    wait_for(held, "it waits", 60.0)
+    wait_for(paused, "it waits", 60.0)
 
 
 @pytest.mark.parametrize("inside", [False, True], ids=["idle", "inside a transaction"])
@@ -87,7 +87,7 @@ def test_a_capture_that_is_held_lives_and_publishes_nothing_more_until_it_may_go
         c.tell(PAUSE)
         if inside:
             wait_for(lambda: c.info().committed_index >= LARGE, "an open transaction is ended first")
-        wait_held(c, lambda: upstream.execute(f"INSERT INTO item VALUES ({next(numbers)}, 1, '')"))
+        wait_paused(c, lambda: upstream.execute(f"INSERT INTO item VALUES ({next(numbers)}, 1, '')"))
         held_at = c.info().last_index
         assert held_at == c.info().committed_index, "nobody can fold a part of a transaction"
         c.tell(RESUME)

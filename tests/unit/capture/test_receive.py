@@ -169,7 +169,7 @@ def test_a_heartbeat_beats_and_what_the_log_lost_ends_the_capture(log: Log) -> N
     heartbeat.stop()
 
 
-def test_a_capture_that_is_held_publishes_no_new_transaction_but_ends_the_one_that_is_open(log: Log) -> None:
+def test_a_capture_that_is_paused_publishes_no_new_transaction_but_ends_the_one_that_is_open(log: Log) -> None:
     paused = threading.Event()
     paused.set()
     script = Script(log, [FIRST])
@@ -200,7 +200,7 @@ def test_a_capture_that_is_held_publishes_no_new_transaction_but_ends_the_one_th
         script.thread.stop()
 
 
-def test_a_capture_that_is_held_notices_that_its_writer_has_died(log: Log) -> None:
+def test_a_capture_that_is_paused_notices_that_its_writer_has_died(log: Log) -> None:
     paused = threading.Event()
     paused.set()
     script = Script(log, [FIRST])
@@ -212,7 +212,7 @@ def test_a_capture_that_is_held_notices_that_its_writer_has_died(log: Log) -> No
 
     receiver = Receiver(
         *(script, writer, Heartbeat(script, 0), script.stopping),
-        promise=die_later,
+        extend_deadline=die_later,
         settings=Settings(flush_interval_s=0.0),
         paused=paused,
     )
@@ -221,7 +221,7 @@ def test_a_capture_that_is_held_notices_that_its_writer_has_died(log: Log) -> No
     writer.stop()
 
 
-def test_an_open_transaction_is_received_to_its_end_though_the_capture_is_held(log: Log) -> None:
+def test_an_open_transaction_is_received_to_its_end_though_the_capture_is_paused(log: Log) -> None:
     """Nobody can fold a part of it, so waiting inside it would never end."""
     paused = threading.Event()
     rows = [row("I", 1) for _ in range(8)]

@@ -166,10 +166,10 @@ class Committer:
         """Records upkeep that could not be recorded when it was done: a quiet table has no other occasion."""
         with self._home.meta.read() as c:
             left = intents.all(c)
-        changing = {i.relation_id for i in left if not isinstance(i.work, Upkeep)}
+        changing = {i.relation_id for i in left if not isinstance(i.work, Maintain)}
         for relation_id in {i.relation_id for i in left} - changing:
             if relation_id in relation_ids:
-                finish = partial(self._finish_left, relation_id, Upkeep)
+                finish = partial(self._finish_left, relation_id, Maintain)
                 self._guard.attempt("recover", relation_id, finish, None)
 
     def _advanced(self, c: Connection, relation_id: int) -> bool:

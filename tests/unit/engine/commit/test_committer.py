@@ -496,7 +496,7 @@ def test_an_idle_table_moves_on_although_the_record_of_its_upkeep_failed_once(
         patch.setattr(committer.commits, "make_durable", full)
         with pytest.raises(OSError, match="No space"):
             b.committer.upkeep(b.relation_id, rewrite)
-    assert intents_of(b) == [intents.Upkeep]
+    assert intents_of(b) == [intents.Maintain]
     b.log(2, 90, table=TABLE + 1)
     b.publish()
     assert b.committer.advance([b.relation_id]) is not None
