@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import copy
 import difflib
+import errno
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
@@ -185,6 +186,29 @@ def base_damaged(what: str) -> DataError:
     """The error for a base whose files were changed or removed by something else."""
     hint = "RESYNC TABLE reads it again; make sure nothing else writes to or VACUUMs a base."
     return DataError("data.base_damaged", what, hint)
+
+
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+def is_full(error: OSError) -> bool:
+    """Whether a disk has no space left for what was to be written, or not for this user."""
+    return error.errno in _FULL
+
+
+def disk_full(what: str = "the home") -> MachineError:
+    """The error for a full disk."""
+    hint = "Free space on the home's disk; work resumes automatically."
+    return MachineError("home.disk_full", f"no space left for {what}", hint, Retry.AUTO)
+
+
+def machine_error(error: OSError) -> MachineError:
+    """The error for a disk that is full or fails: its work is retried."""
+    if is_full(error):
+        return disk_full()
+    hint = "Fix the disk or its permissions; Headwater retries."
+    text = f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}"
+    return MachineError("home.unusable", f"the home cannot be used: {text}", hint, Retry.AUTO)
 
 
 class FencedError(HeadwaterError):

@@ -7,13 +7,13 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-import sqlalchemy as sa
+from sqlalchemy.engine import Connection
 
 from headwater.backoff import Backoff
 from headwater.changelog import segment
 from headwater.changelog.memory import HomeMemory
 from headwater.config import LEASE_S
-from headwater.errors import HeadwaterError, JobError, MachineError
+from headwater.errors import HeadwaterError, JobError, MachineError, machine_error
 from headwater.meta import connections, segments
 from headwater.meta.store import Meta
 from headwater.model import ConnectionInfo, Part, Segment
@@ -173,7 +173,7 @@ class SegmentWriter:
                 last_txn=after.last_txn,
             )
 
-    def _add_schema(self, c: sa.Connection, g: segment.Group) -> int:
+    def _add_schema(self, c: Connection, g: segment.Group) -> int:
         return segments.add_schema(
             c,
             self._id,
@@ -289,24 +289,11 @@ class WriterThread:
                 if trouble:
                     self._troubled(None)
                 return True
-            except (OSError, MachineError, sa.exc.OperationalError) as e:
+            except (OSError, MachineError) as e:
                 trouble = True
-                self._troubled(machine_error(e))
+                # a copy: who keeps the error must not keep its traceback, whose frames use the inbox
+                self._troubled(e.reworded() if isinstance(e, MachineError) else machine_error(e))
                 self._writer.ensure_owned()
             wait_s = RETRY.after(wait_s)
             if self._stopping.wait(wait_s):
                 return False
-
-
-def machine_error(e: OSError | MachineError | sa.exc.OperationalError) -> MachineError:
-    """The disk's or meta's failure as one of our errors."""
-    if isinstance(e, MachineError):
-        return e
-    text = str(e.orig) if isinstance(e, sa.exc.OperationalError) else str(e.strerror or e)
-    if "full" in text or "disk I/O" in text:
-        return MachineError(
-            "home.disk_full", f"no space left for meta: {text}", "Free space on the disk; work resumes automatically."
-        )
-    return MachineError(
-        "home.unusable", f"the home cannot be written: {text}", "Fix the disk or its permissions; Headwater retries."
-    )

@@ -76,7 +76,11 @@ def test_a_bare_name_of_two_upstream_tables_means_neither(log: Log, tmp_path: Pa
 
 @pytest.mark.parametrize(
     ("connection", "table", "hint"),
-    [("pgg", None, "Did you mean pg?"), ("pg", "boght", "Did you mean bought?"), ("pg", "shop.purchase", "Did you mean shop.purchases?")],
+    [
+        ("pgg", None, "Did you mean pg?"),
+        ("pg", "boght", "Did you mean bought?"),
+        ("pg", "shop.purchase", "Did you mean shop.purchases?"),
+    ],
 )
 def test_an_unknown_name_is_an_error_that_suggests_the_nearest(
     log: Log, connection: str, table: str | None, hint: str
