@@ -20,6 +20,7 @@ from headwater.engine.serve import remote, wire
 from headwater.engine.status.freshness import worth_saying
 from headwater.engine.status.status import status_of
 from headwater.errors import HeadwaterError, IncompleteWarning, InputError, MachineError, StaleWarning, restored
+from headwater.meta import changes as changes_of
 from headwater.meta import connections, epochs, relations
 from headwater.model import ConnectionState, TableState
 from headwater.settings.load import NOTHING, Given, load
@@ -338,7 +339,7 @@ class Headwater:
         """Whether everything that can make progress is where it should be; a failure holds up nothing else."""
         with self._home.meta.read() as c:
             going = {x.id: x for x in connections.all(c) if not (x.state is ConnectionState.FAILED and x.error)}
-            states = [r for r in relations.all(c) if r.origin.connection_id in going]
+            states = [r for r in relations.all(c) if changes_of.connection_of(r) in going]
         if any(not passed(x.type, x.position, targets.get(x.id, x.position)) for x in going.values()):
             return False
         return all(r.state is TableState.LIVE or (r.state is TableState.FAILED and r.error) for r in states)

@@ -195,7 +195,7 @@ class Overlays:
         return made.tail
 
     def _make(self, relation: RelationInfo, layout: Layout, index: int) -> Overlay:
-        start, began = max(layout.index_for(relation), relation.origin.begin_index), time.time()
+        start, began = layout.overlay_start(relation), time.time()
         with self._meta.read() as c:
             changes = changes_of.count(c, relation, start, index)
         if not changes or not layout.spans:
@@ -269,11 +269,12 @@ class Overlays:
     def _sees(self, relation: RelationInfo) -> Sees:
         if self._given is not None:
             return self._given
-        known = self._kinds.get(relation.origin.connection_id)
+        connection_id = changes_of.connection_of(relation)
+        known = self._kinds.get(connection_id)
         if known is None:
             with self._meta.read() as c:
-                known = kind(connections.get(c, relation.origin.connection_id).type).sees
-            self._kinds[relation.origin.connection_id] = known
+                known = kind(connections.get(c, connection_id).type).sees
+            self._kinds[connection_id] = known
         return known
 
     def _write(self, relation: RelationInfo, index: int, netted: pa.Table) -> str:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from sqlalchemy.engine import Connection
 
+from headwater.meta import changes as changes_of
 from headwater.meta import epochs, relations, segments
 from headwater.model import ConnectionInfo, RelationInfo, TableState
 
@@ -109,4 +110,4 @@ def needed_by(c: Connection, relation: RelationInfo, committed_index: int, oldes
     complete = bool(layouts) and all(x.complete for x in layouts)
     needed = min([committed_index, *(x.index_for(relation) for x in layouts if x.spans)])
     whole = complete and relation.state in (TableState.LIVE, TableState.FAILED)
-    return needed if whole else min(needed, relation.origin.begin_index)
+    return needed if whole else min(needed, changes_of.begin(relation))
