@@ -25,7 +25,7 @@ from headwater.meta import relations
 from headwater.meta.store import Meta
 from headwater.model import Op, RelationInfo, Span
 from headwater.settings.table import DEFAULTS, Settings
-from headwater.source.names import INDEX, OLD
+from headwater.source.names import INDEX, OLD, OP
 from headwater.storage import Storage
 
 MOST_CHUNKS = 64
@@ -259,7 +259,7 @@ def check_history(c: Connection, relation: RelationInfo, after: int, index: int)
 def _within(relation: RelationInfo, changes: pa.Table, span: Span) -> pa.Table:
     """The changes whose own or old key lies in the span, and every TRUNCATE."""
     rows = np.ones(changes.num_rows, np.bool_)
-    named = np.flatnonzero(changes["__op"].to_numpy() != Op.TRUNCATE)
+    named = np.flatnonzero(changes[OP].to_numpy() != Op.TRUNCATE)
     own = changes.select(list(relation.key)).take(pa.array(named))
     rows[named] = locate([span], relation.key_columns, own) != NOWHERE
     moved = np.flatnonzero(pc.is_valid(changes[OLD]).to_numpy())
