@@ -258,6 +258,9 @@ class ScriptedChanges:
         found = [c for c in self.history.changes if c.op == Op.TRUNCATE and after < c.index <= upto]
         return [(c.index, c.txn) for c in found]
 
+    def forget(self, relation_id: int) -> None:
+        pass
+
 
 class Lake:
     """A relation in a home, with a scripted history instead of a changelog and spans scanned when the test says so."""
@@ -271,7 +274,7 @@ class Lake:
         self.history = history
         self.relation = relation_of(history.columns, history.key, **options)
         changes = ScriptedChanges(history, at_once)
-        self.overlays = Overlays(self.storage, self.meta, sees=_sees, changes=changes)  # type: ignore[arg-type]
+        self.overlays = Overlays(self.storage, self.meta, sees=_sees, changes=changes)
         self.version = base.create(self.storage, replace(self.relation, base_version=-1))
         self.covered: list[CoveredSpan] = []
         self.published = 0

@@ -189,7 +189,6 @@ class Capture:
             self._lease,
             connection,
             flow.framing,
-            at=crash.here,
         )
         beat_s = float(connection.options.get("heartbeat.interval", self._settings.heartbeat_interval_s))
         heartbeat = Heartbeat(flow, beat_s)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 from sqlalchemy.engine import Connection
 
+from headwater import crash
 from headwater.backoff import Backoff
 from headwater.changelog import segment
 from headwater.changelog.memory import HomeMemory
@@ -23,8 +24,6 @@ from headwater.source.frames import FramedTo, Frames, Framing, Relation
 from headwater.storage import Storage
 
 RETRY = Backoff(0.25, 5.0)  # a full disk is checked again as often as the last one says
-
-Point = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,13 +47,11 @@ class SegmentWriter:
         held: Lease,
         connection: ConnectionInfo,
         framing: Framing,
-        at: Point = lambda point: None,
     ) -> None:
         self._meta = meta
         self._storage = storage
         self._held = held
         self._id = connection.id
-        self._at = at
         self._known: dict[int, Relation] = {}  # what the flow last said about each table
         self._versions: dict[int, tuple[Relation, int]] = {}  # what meta has of it, and its id there
         self._committed = connection.committed_index
@@ -128,15 +125,15 @@ class SegmentWriter:
         self._unanswered = _Unanswered(tuple(frames.relations), after, self._committed, self._versions)
         with self._meta.owned(self._held) as c:
             connections.advance(c, self._id, after.position)
-        self._at("position.published")
+        crash.here("position.published")
 
     def _write_segment(self, frames: Frames, after: FramedTo) -> None:
         groups = segment.group(frames, self._known)
         path = segment.new_path(self._id, frames.first_index, self._held.permit)
         batches = [segment.changes_batch(frames, g.rows) for g in groups]
         batches.append(segment.transactions_batch(frames.transactions))
-        size = segment.write(self._storage, path, batches, self._at)
-        self._at("segment.written")
+        size = segment.write(self._storage, path, batches)
+        crash.here("segment.written")
         done = frames.transactions
         committed = int(done.last_index[-1]) if len(done) else self._committed
         new = Segment(
@@ -151,7 +148,7 @@ class SegmentWriter:
             parts=(),
         )
         self._publish(new, groups, frames, after)
-        self._at("transaction.half" if after.open else "segment.published")
+        crash.here("transaction.half" if after.open else "segment.published")
 
     def _publish(self, new: Segment, groups: list[segment.Group], frames: Frames, after: FramedTo) -> None:
         """One meta transaction: schema versions, parts, segment and progress."""

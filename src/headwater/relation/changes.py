@@ -68,6 +68,9 @@ class Changes(Protocol):
     def truncates(self, relation: RelationInfo, after: int, upto: int) -> list[tuple[int, int]]:
         """(index, transaction) of each TRUNCATE in (after, upto], in index order."""
 
+    def forget(self, relation_id: int) -> None:
+        """Drops what is cached for a relation; called when it is gone."""
+
 
 @dataclass
 class _Kept:
@@ -129,7 +132,6 @@ class LoggedChanges:
         return found
 
     def forget(self, relation_id: int) -> None:
-        """Drops the relation's cached changes."""
         with self._lock:
             self._kept.pop(relation_id, None)
 

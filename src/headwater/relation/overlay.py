@@ -126,10 +126,15 @@ class Overlays:
         return made
 
     def forget(self, relation_id: int) -> None:
-        """Drops the cached overlays of a relation whose runs have changed or that is gone."""
+        """Drops the cached overlays of a relation whose runs have changed."""
         with self._lock:
             dead = self._drop(relation_id)
         self._storage.remove(dead)
+
+    def dropped(self, relation_id: int) -> None:
+        """Drops everything that is cached for a relation that is gone."""
+        self.forget(relation_id)
+        self.changes.forget(relation_id)
 
     def release(self, overlay: Overlay) -> None:
         """Ends a use that began with `at`."""
