@@ -28,6 +28,7 @@ from headwater.meta import connections, segments
 from headwater.meta.store import Meta
 from headwater.model import Column, ConnectionState, CoveredSpan, Layout, RelationInfo, Span
 from headwater.relation.schema import quoted
+from headwater.source.names import HASH
 from headwater.source.spans import OnWait, Reach, Scan, UpstreamCut
 from headwater.storage import Storage
 
@@ -293,4 +294,4 @@ def reach_in(
 def _table(batches: list[pa.RecordBatch], columns: Sequence[Column], key: Sequence[str]) -> pa.Table:
     if batches:
         return pa.Table.from_batches(batches)
-    return pa.table({**{k: [] for k in key}, "__hash": []})
+    return pa.table({**{k: [] for k in key}, HASH: []})
