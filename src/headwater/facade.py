@@ -281,20 +281,7 @@ class Headwater:
     def _executor(self) -> Executor:
         from headwater.sql.execute import Executor
 
-        server = self._server
-        if server is None:
-            return Executor(self._home, self._read)
-        return Executor(
-            self._home,
-            self._read,
-            stop_capture=server.drop_capture,
-            fold=self._fold_now,
-            changed=server.wake,
-        )
-
-    def _fold_now(self, relation_id: int) -> str:
-        assert self._server is not None
-        return "folded" if self._server.folds.fold(relation_id) else "nothing to fold"
+        return Executor(self._home, self._read, self._server)
 
     def _read(self) -> Reader:
         if self._server is not None:
