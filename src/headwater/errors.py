@@ -86,6 +86,11 @@ class HeadwaterError(Exception):
         """Whether it occurs at some change and everything before that change is readable."""
         return CODES[self.code].readable_before
 
+    @property
+    def ends_log(self) -> bool:
+        """Whether a log that is being read leaves out changes from now on, so that its capture must stop."""
+        return CODES[self.code].ends_log
+
     def reworded(self, message: str = "", hint: str = "") -> Self:
         """The same error with a more specific message or hint."""
         copied = copy.copy(self)
@@ -246,6 +251,7 @@ class Code:
     scope: Scope | None = None
     needs_resync: bool = False
     readable_before: bool = False
+    ends_log: bool = False
 
 
 # docs/errors.md is checked against it
@@ -309,7 +315,7 @@ CODES: dict[str, Code] = {
     "source.no_free_slot": Code(SourceError, "The upstream has no free replication slot."),
     "source.no_free_walsender": Code(SourceError, "The upstream has no free walsender.", Scope.OUTSIDE),
     "source.publication_missing": Code(
-        SourceError, "The publication does not exist and may not be created.", Scope.TABLE
+        SourceError, "The publication does not exist and may not be created.", Scope.TABLE, ends_log=True
     ),
     "source.publication_unusable": Code(
         SourceError, "The publication leaves out changes that the lake needs.", Scope.TABLE

@@ -125,6 +125,10 @@ def test_only_a_resync_helps_where_changes_were_missed() -> None:
     assert {c for c in CODES if made(c).readable_before} == {"data.rewritten", "data.schema_changed"}
 
 
+def test_a_log_ends_only_where_it_leaves_out_changes() -> None:
+    assert {c for c in CODES if made(c).ends_log} == {"source.publication_missing"}
+
+
 def test_an_error_in_other_words_is_the_same_error() -> None:
     error = SqlError("sql.bad_option", "no", "Do.", Retry.NEVER, line=3, column=7, text="x")
     told = error.reworded("line 3: no")

@@ -247,7 +247,7 @@ class Reader:
             with self.overlays.use(relation, layout, last):
                 return last
         except DataError as e:  # a change is unrepresentable, or no longer there: only the base is left
-            if e.code == "data.history_missing" and not layout.settled:
+            if e.needs_resync and not layout.settled:
                 raise  # its spans were scanned at different times, and only the changelog could reconcile them
             return layout.index_for(relation)
 
