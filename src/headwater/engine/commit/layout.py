@@ -53,8 +53,7 @@ def _neighbours_joined(parts: list[CoveredSpan]) -> list[CoveredSpan]:
         before = joined[-1] if joined else None
         if (
             before is not None
-            and before.span.hi is not None
-            and before.span.hi == part.span.lo
+            and before.span.meets(part.span)
             and (before.log_index, before.saw, before.connection_id) == (part.log_index, part.saw, part.connection_id)
         ):
             span, cover_index = Span(before.span.lo, part.span.hi), max(before.cover_index, part.cover_index)
