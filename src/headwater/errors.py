@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import copy
 import difflib
+import errno
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
@@ -84,6 +85,11 @@ class HeadwaterError(Exception):
     def readable_before(self) -> bool:
         """Whether it occurs at some change and everything before that change is readable."""
         return CODES[self.code].readable_before
+
+    @property
+    def ends_log(self) -> bool:
+        """Whether a log that is being read leaves out changes from now on, so that its capture must stop."""
+        return CODES[self.code].ends_log
 
     def reworded(self, message: str = "", hint: str = "") -> Self:
         """The same error with a more specific message or hint."""
@@ -187,6 +193,29 @@ def base_damaged(what: str) -> DataError:
     return DataError("data.base_damaged", what, hint)
 
 
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+def is_full(error: OSError) -> bool:
+    """Whether a disk has no space left for what was to be written, or not for this user."""
+    return error.errno in _FULL
+
+
+def disk_full(what: str = "the home") -> MachineError:
+    """The error for a full disk."""
+    hint = "Free space on the home's disk; work resumes automatically."
+    return MachineError("home.disk_full", f"no space left for {what}", hint, Retry.AUTO)
+
+
+def machine_error(error: OSError) -> MachineError:
+    """The error for a disk that is full or fails: its work is retried."""
+    if is_full(error):
+        return disk_full()
+    hint = "Fix the disk or its permissions; Headwater retries."
+    text = f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}"
+    return MachineError("home.unusable", f"the home cannot be used: {text}", hint, Retry.AUTO)
+
+
 class FencedError(HeadwaterError):
     """Another owner has this job now; this one must stop."""
 
@@ -222,6 +251,7 @@ class Code:
     scope: Scope | None = None
     needs_resync: bool = False
     readable_before: bool = False
+    ends_log: bool = False
 
 
 # docs/errors.md is checked against it
@@ -285,7 +315,7 @@ CODES: dict[str, Code] = {
     "source.no_free_slot": Code(SourceError, "The upstream has no free replication slot."),
     "source.no_free_walsender": Code(SourceError, "The upstream has no free walsender.", Scope.OUTSIDE),
     "source.publication_missing": Code(
-        SourceError, "The publication does not exist and may not be created.", Scope.TABLE
+        SourceError, "The publication does not exist and may not be created.", Scope.TABLE, ends_log=True
     ),
     "source.publication_unusable": Code(
         SourceError, "The publication leaves out changes that the lake needs.", Scope.TABLE

@@ -20,6 +20,7 @@ from headwater.engine.running import AS_IT_IS, Wanted
 from headwater.engine.serve import remote, wire
 from headwater.engine.status.status import status_of
 from headwater.errors import HeadwaterError, IncompleteWarning, InputError, MachineError, StaleWarning, restored
+from headwater.meta import changes as changes_of
 from headwater.meta import connections, epochs, relations
 from headwater.model import ConnectionState, TableState
 from headwater.settings.load import NOTHING, Given, load
@@ -280,20 +281,7 @@ class Headwater:
     def _executor(self) -> Executor:
         from headwater.sql.execute import Executor
 
-        server = self._server
-        if server is None:
-            return Executor(self._home, self._read)
-        return Executor(
-            self._home,
-            self._read,
-            stop_capture=server.drop_capture,
-            fold=self._fold_now,
-            changed=server.wake,
-        )
-
-    def _fold_now(self, relation_id: int) -> str:
-        assert self._server is not None
-        return "folded" if self._server.folds.fold(relation_id) else "nothing to fold"
+        return Executor(self._home, self._read, self._server)
 
     def _read(self) -> Reader:
         if self._server is not None:
@@ -338,7 +326,7 @@ class Headwater:
         """Whether everything that can make progress is where it should be; a failure holds up nothing else."""
         with self._home.meta.read() as c:
             going = {x.id: x for x in connections.all(c) if not (x.state is ConnectionState.FAILED and x.error)}
-            states = [r for r in relations.all(c) if r.origin.connection_id in going]
+            states = [r for r in relations.all(c) if changes_of.connection_of(r) in going]
         if any(not passed(x.type, x.position, targets.get(x.id, x.position)) for x in going.values()):
             return False
         return all(r.state is TableState.LIVE or (r.state is TableState.FAILED and r.error) for r in states)

@@ -192,6 +192,10 @@ class Layout:
         """The index after which the overlay of the relation begins."""
         return self.indexes.get(relation.origin.connection_id, self.indexes.get(0, 0))
 
+    def overlay_start(self, relation: RelationInfo) -> int:
+        """The same, without changes from before the relation's beginning, which concern none of its spans."""
+        return max(self.index_for(relation), relation.origin.begin_index)
+
     @property
     def settled(self) -> bool:
         """Whether every change after the start of the overlay counts, whatever its key."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import pickle
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from headwater.errors import MachineError, Retry
 from headwater.storage import LocalStorage, Storage
 
 Make = Callable[[Path], Storage]
@@ -53,6 +55,14 @@ def test_a_file_whose_writer_failed_is_not_there(storage: Storage, way: str) -> 
     assert storage.stat("a") is None
     put(storage, "a", b"again")
     assert storage.read("a") == b"again"
+
+
+def test_a_file_that_there_is_no_space_for_is_not_there_and_its_writer_may_retry(storage: Storage) -> None:
+    with pytest.raises(MachineError) as e, storage.create("a") as file:
+        file.write(b"half")
+        raise OSError(errno.ENOSPC, "No space left on device")
+    assert (e.value.code, e.value.retry) == ("home.disk_full", Retry.AUTO)
+    assert storage.stat("a") is None
 
 
 def test_of_two_writers_of_one_name_one_wins_and_the_other_is_told(storage: Storage) -> None:

@@ -223,6 +223,26 @@ def test_the_spark_context_is_used_in_one_place() -> None:
     assert {p.rsplit("/", 1)[0] for p in users} == {"engine/spark"}
 
 
+# Who may see that a relation comes from an upstream's table: what defines, follows, fills, watches or describes one.
+# The rest asks `meta/changes.py`, so that a view, whose rows come from elsewhere, needs no change there.
+SEE_ORIGINS = ["backfill/read_span.py", "changelog/memory.py"]
+SEE_ORIGINS += [f"engine/fill/{name}.py" for name in ("backfill", "planner", "scanner")]
+SEE_ORIGINS += ["engine/query/changes.py", "engine/serve/watcher.py"]  # the former for the upstream's names
+SEE_ORIGINS += ["meta/changes.py", "model.py"]
+SEE_ORIGINS += [f"sql/{name}.py" for name in ("control", "define", "listing")]
+# other things that have an origin: settings, Python packages, the origin of a Debezium event, rows of an overlay
+OTHER_ORIGINS = ["changelog/envelope.py", "cli/settings.py", "demo/embedded.py", "relation/net.py", "settings/table.py"]
+
+
+def test_only_what_deals_with_upstreams_sees_the_origin_of_a_relation() -> None:
+    found = [
+        name_of(path)
+        for path in outside("source/", *OTHER_ORIGINS)
+        if any(isinstance(n, ast.Attribute) and n.attr == "origin" for n in ast.walk(ast.parse(path.read_text())))
+    ]
+    assert found == SEE_ORIGINS
+
+
 # Not about who owns anything: open files of this process, memory of processes, the boot id of the machine.
 READS_PROC = ["engine/serve/wire.py", "engine/status/metrics.py", "rundir/lock.py", "storage/local.py"]
 

@@ -39,15 +39,17 @@ def add_table(
     *,
     connection_id: int = 1,
     upstream_id: int = 1,
+    upstream: str = "",
     block: int = 0,
     replaces: int = 0,
 ) -> int:
+    schema, _, table = (upstream or f"public.{name}").partition(".")
     return relations.add(
         c,
         name=name,
         connection_id=connection_id,
-        upstream_schema="public",
-        upstream_table=name,
+        upstream_schema=schema,
+        upstream_table=table,
         upstream_id=upstream_id,
         columns=columns,
         key=key,

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
+from headwater.decode.changes import changes_schema
 from headwater.meta import segments
 from headwater.meta.store import Meta
 from headwater.model import (
@@ -35,7 +36,7 @@ from headwater.relation.changes import Slice
 from headwater.relation.overlay import Overlays
 from headwater.relation.schema import UPSERT, key_struct, overlay_schema
 from headwater.settings.table import DEFAULTS
-from headwater.source.names import FROM, INDEX, MISSING, OLD, OP, TXN
+from headwater.source.names import BEFORE, FROM, INDEX, MISSING, OLD, OP, TXN
 from headwater.storage import LocalStorage
 from support.owned import PERMIT
 
@@ -94,6 +95,16 @@ class History:
 
     def key_of(self, row: Row) -> tuple[Any, ...]:
         return tuple(row[k] for k in self.key)
+
+    def keys_of(self, change: Change) -> list[tuple[Any, ...]]:
+        """The change's own key, and the old one if it changed."""
+        return [self.key_of(change.row), *([] if change.old is None else [change.old])]
+
+    def before(self, change: Change) -> Row | None:
+        """The whole row before an UPDATE or a DELETE."""
+        if change.op not in (Op.UPDATE, Op.DELETE):
+            return None
+        return self.states[change.index - 1][self.keys_of(change)[-1]]
 
     def step(self) -> Change:
         """One more change, at the next index."""
@@ -218,18 +229,37 @@ class ScriptedChanges:
         self.history = history
         self.at_once = at_once
 
-    def slices(self, relation: RelationInfo, after: int, upto: int, **_: object) -> Iterator[Slice]:
+    def slices(
+        self,
+        relation: RelationInfo,
+        after: int,
+        upto: int,
+        *,
+        before: bool = False,
+        within: Span | None = None,
+        apart: bool = False,
+    ) -> Iterator[Slice]:
         while True:
             end = min(after + self.at_once, upto)
-            chosen = [c for c in self.history.changes if after < c.index <= end]
-            yield Slice(after, end, changes_table(chosen, self.history.columns, self.history.key))
+            chosen = [c for c in self.history.changes if after < c.index <= end and self._meant(c, within)]
+            table = changes_table(chosen, relation.columns, relation.key)
+            if before:
+                kind = changes_schema(relation.columns, relation.key, before=True).field(BEFORE).type
+                table = table.append_column(BEFORE, pa.array([self.history.before(c) for c in chosen], kind))
+            yield Slice(after, end, table)
             after = end
             if after >= upto:
                 return
 
+    def _meant(self, change: Change, span: Span | None) -> bool:
+        return span is None or change.op == Op.TRUNCATE or any(inside(span, k) for k in self.history.keys_of(change))
+
     def truncates(self, relation: RelationInfo, after: int, upto: int) -> list[tuple[int, int]]:
         found = [c for c in self.history.changes if c.op == Op.TRUNCATE and after < c.index <= upto]
         return [(c.index, c.txn) for c in found]
+
+    def forget(self, relation_id: int) -> None:
+        pass
 
 
 class Lake:
@@ -244,7 +274,7 @@ class Lake:
         self.history = history
         self.relation = relation_of(history.columns, history.key, **options)
         changes = ScriptedChanges(history, at_once)
-        self.overlays = Overlays(self.storage, self.meta, sees=_sees, changes=changes)  # type: ignore[arg-type]
+        self.overlays = Overlays(self.storage, self.meta, sees=_sees, changes=changes)
         self.version = base.create(self.storage, replace(self.relation, base_version=-1))
         self.covered: list[CoveredSpan] = []
         self.published = 0

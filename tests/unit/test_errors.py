@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import errno
 import json
 import pickle
 from pathlib import Path
@@ -22,6 +23,7 @@ from headwater.errors import (
     Scope,
     SourceError,
     SqlError,
+    machine_error,
     restored,
 )
 
@@ -97,6 +99,22 @@ def test_an_error_stops_what_is_at_fault_and_nothing_smaller(code: str, stops: t
     assert not waited_for.stops(Scope.TABLE) and not waited_for.stops(Scope.CONNECTION)
 
 
+@pytest.mark.parametrize(
+    ("number", "code"),
+    [
+        (errno.ENOSPC, "home.disk_full"),
+        (errno.EDQUOT, "home.disk_full"),
+        (errno.EFBIG, "home.disk_full"),
+        (errno.EIO, "home.unusable"),
+        (errno.EACCES, "home.unusable"),
+    ],
+)
+def test_work_resumes_on_its_own_after_any_failure_of_the_disk(number: int, code: str) -> None:
+    error = machine_error(OSError(number, "reason", "/lake/file"))
+    assert (error.code, error.retry) == (code, Retry.AUTO)
+    assert code == "home.disk_full" or error.message.endswith("reason: /lake/file")
+
+
 def test_a_lost_lease_stops_all_work() -> None:
     error = FencedError("job.fenced", "another one has it")
     assert error.retry is Retry.NEVER and error.stops(Scope.TABLE) and error.stops(Scope.CONNECTION)
@@ -105,6 +123,10 @@ def test_a_lost_lease_stops_all_work() -> None:
 def test_only_a_resync_helps_where_changes_were_missed() -> None:
     assert {c for c in CODES if made(c).needs_resync} == {"data.rewritten", "data.history_missing"}
     assert {c for c in CODES if made(c).readable_before} == {"data.rewritten", "data.schema_changed"}
+
+
+def test_a_log_ends_only_where_it_leaves_out_changes() -> None:
+    assert {c for c in CODES if made(c).ends_log} == {"source.publication_missing"}
 
 
 def test_an_error_in_other_words_is_the_same_error() -> None:

@@ -25,7 +25,6 @@ import time
 from pathlib import Path
 
 import pyarrow as pa
-import sqlalchemy as sa
 
 from headwater import config, crash
 from headwater.backoff import Backoff
@@ -33,8 +32,8 @@ from headwater.capture.liveness import OPEN_S, Liveness
 from headwater.capture.receive import Heartbeat, Receiver
 from headwater.capture.until import Until
 from headwater.changelog import segment
-from headwater.changelog.writer import SegmentWriter, WriterThread, machine_error
-from headwater.errors import FencedError, HeadwaterError, JobError, MachineError, Scope
+from headwater.changelog.writer import SegmentWriter, WriterThread
+from headwater.errors import FencedError, HeadwaterError, JobError, MachineError, Scope, machine_error
 from headwater.meta import connections, merged, segments
 from headwater.meta.store import Meta
 from headwater.model import ConnectionInfo, ConnectionState
@@ -139,7 +138,7 @@ class Capture:
             began = time.monotonic()
             try:
                 self._flow_once()
-            except (HeadwaterError, OSError, sa.exc.OperationalError) as e:
+            except (HeadwaterError, OSError) as e:
                 error = e if isinstance(e, HeadwaterError) else machine_error(e)
                 if error.stops(Scope.CONNECTION):
                     raise
@@ -190,7 +189,6 @@ class Capture:
             self._lease,
             connection,
             flow.framing,
-            at=crash.here,
         )
         beat_s = float(connection.options.get("heartbeat.interval", self._settings.heartbeat_interval_s))
         heartbeat = Heartbeat(flow, beat_s)
@@ -238,7 +236,7 @@ class Capture:
         try:
             with self._meta.write() if self._acquired is None else self._meta.owned(self._acquired) as c:
                 connections.set_state(c, self._id, state, error)
-        except (FencedError, HeadwaterError, sa.exc.OperationalError) as e:
+        except HeadwaterError as e:
             log.warning("the state could not be stored: %s", e)
         _say(f"state {state}")
 

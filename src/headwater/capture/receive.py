@@ -44,7 +44,7 @@ class Heartbeat:
                 self._flow.beat()
             except HeadwaterError as e:
                 log.warning("heartbeat: %s: %s", e.code, e.message)
-                if e.code == "source.publication_missing":
+                if e.ends_log:
                     self._failure = e
                     self._flow.wake()
                     return

@@ -6,9 +6,10 @@ import datetime
 from dataclasses import dataclass
 
 from headwater.errors import InputError
+from headwater.source.base import EPOCH_S
 from headwater.source.kinds import KINDS
 
-EPOCH = datetime.datetime(2000, 1, 1, tzinfo=datetime.UTC)  # the logs' epoch, in microseconds
+EPOCH = datetime.datetime.fromtimestamp(EPOCH_S, datetime.UTC)
 
 
 @dataclass(frozen=True, slots=True)

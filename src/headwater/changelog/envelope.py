@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from headwater.errors import DataError
 from headwater.model import Op
+from headwater.source.base import EPOCH_S
 from headwater.source.names import INDEX, MISSING, OLD, OP, OURS
 
 UNAVAILABLE = "__debezium_unavailable_value"  # the log does not have the column because it did not change
@@ -34,7 +35,6 @@ SCHEMA = pa.schema(
     ]
 )
 _OPS = {Op.INSERT: "c", Op.UPDATE: "u", Op.DELETE: "d", Op.TRUNCATE: "t"}
-_LOG_EPOCH_MS = 946_684_800_000  # 2000-01-01 UTC, the changelogs' epoch
 _DAY_0 = dt.date(1970, 1, 1)
 _SECOND_0 = dt.datetime(1970, 1, 1)
 
@@ -92,7 +92,7 @@ def _row(
         before = {n: plain(change[n]) if n in key else None for n in names}
     elif change[OLD] is not None:
         before = {n: plain(change[OLD].get(n)) for n in names}
-    ts_ms = commit["commit_time_us"] // 1000 + _LOG_EPOCH_MS
+    ts_ms = commit["commit_time_us"] // 1000 + EPOCH_S * 1000
     return {
         "index": change[INDEX],
         "before": None if before is None else _json(before),

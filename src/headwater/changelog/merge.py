@@ -7,7 +7,7 @@ changes does not unpack all of it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import sqlalchemy as sa
 
+from headwater import crash
 from headwater.changelog import reader, segment
 from headwater.errors import HeadwaterError
 from headwater.meta import merged, segments
@@ -89,7 +90,6 @@ def merge_once(
     now: float,
     age_s: float,
     most_bytes: int = DEFAULTS.segment_bytes,
-    at: Callable[[str], None] = lambda point: None,
 ) -> Segment | None:
     """Replaces the segments that are due with one; None if none are. Call it repeatedly until then.
 
@@ -103,16 +103,14 @@ def merge_once(
     if not old:
         return None
     with lease.under_way.writing(segment.folder(connection_id)):
-        return _replace(meta, storage, lease, old, at)
+        return _replace(meta, storage, lease, old)
 
 
-def _replace(
-    meta: Meta, storage: Storage, lease: Lease, old: Sequence[Segment], at: Callable[[str], None]
-) -> Segment | None:
+def _replace(meta: Meta, storage: Storage, lease: Lease, old: Sequence[Segment]) -> Segment | None:
     path = segment.new_merged_path(old[0].connection_id, old[0].first_index, old[-1].last_index, lease.permit)
     new = write(storage, path, old)
     try:
-        at("segments.merged")
+        crash.here("segments.merged")
         with meta.owned(lease) as c:
             done = merged.replace(c, old, new)
     except BaseException:

@@ -7,13 +7,13 @@ records which batch belongs to which table (`model.Part`).
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from headwater import crash
 from headwater.errors import JobError
 from headwater.kernel import kernel
 from headwater.model import Op
@@ -140,15 +140,13 @@ def transactions_batch(done: Transactions) -> pa.RecordBatch:
     return _batch(done.last_index, np.zeros(len(done), np.int8), done.txn, offsets, payload)
 
 
-def write(
-    storage: Storage, path: str, batches: list[pa.RecordBatch], at: Callable[[str], None] = lambda point: None
-) -> int:
+def write(storage: Storage, path: str, batches: list[pa.RecordBatch]) -> int:
     """Writes a segment; it is durable on return. Returns its size in bytes."""
     with storage.create(path) as f:
         with pa.ipc.new_file(f, SCHEMA, options=OPTIONS) as writer:
             for batch in batches:
                 writer.write_batch(batch)
-                at("segment.torn")
+                crash.here("segment.torn")
         return f.tell()
 
 

@@ -7,13 +7,14 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-import sqlalchemy as sa
+from sqlalchemy.engine import Connection
 
+from headwater import crash
 from headwater.backoff import Backoff
 from headwater.changelog import segment
 from headwater.changelog.memory import HomeMemory
 from headwater.config import LEASE_S
-from headwater.errors import HeadwaterError, JobError, MachineError
+from headwater.errors import HeadwaterError, JobError, MachineError, machine_error
 from headwater.meta import connections, segments
 from headwater.meta.store import Meta
 from headwater.model import ConnectionInfo, Part, Segment
@@ -23,8 +24,6 @@ from headwater.source.frames import Described, FramedTo, Frames, Framing
 from headwater.storage import Storage
 
 RETRY = Backoff(0.25, 5.0)  # a full disk is checked again as often as the last one says
-
-Point = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,13 +47,11 @@ class SegmentWriter:
         lease: Lease,
         connection: ConnectionInfo,
         framing: Framing,
-        at: Point = lambda point: None,
     ) -> None:
         self._meta = meta
         self._storage = storage
         self._lease = lease
         self._id = connection.id
-        self._at = at
         self._known: dict[int, Described] = {}  # what the flow last said about each table
         self._versions: dict[int, tuple[Described, int]] = {}  # what meta has of it, and its id there
         self._committed = connection.committed_index
@@ -128,15 +125,15 @@ class SegmentWriter:
         self._unanswered = _Unanswered(tuple(frames.relations), after, self._committed, self._versions)
         with self._meta.owned(self._lease) as c:
             connections.advance(c, self._id, after.position)
-        self._at("position.published")
+        crash.here("position.published")
 
     def _write_segment(self, frames: Frames, after: FramedTo) -> None:
         groups = segment.group(frames, self._known)
         path = segment.new_path(self._id, frames.first_index, self._lease.permit)
         batches = [segment.changes_batch(frames, g.rows) for g in groups]
         batches.append(segment.transactions_batch(frames.transactions))
-        size = segment.write(self._storage, path, batches, self._at)
-        self._at("segment.written")
+        size = segment.write(self._storage, path, batches)
+        crash.here("segment.written")
         done = frames.transactions
         committed = int(done.last_index[-1]) if len(done) else self._committed
         new = Segment(
@@ -151,7 +148,7 @@ class SegmentWriter:
             parts=(),
         )
         self._publish(new, groups, frames, after)
-        self._at("transaction.half" if after.open else "segment.published")
+        crash.here("transaction.half" if after.open else "segment.published")
 
     def _publish(self, new: Segment, groups: list[segment.Group], frames: Frames, after: FramedTo) -> None:
         """One meta transaction: schema versions, parts, segment and progress."""
@@ -173,7 +170,7 @@ class SegmentWriter:
                 last_txn=after.last_txn,
             )
 
-    def _add_schema(self, c: sa.Connection, g: segment.Group) -> int:
+    def _add_schema(self, c: Connection, g: segment.Group) -> int:
         return segments.add_schema(
             c,
             self._id,
@@ -289,24 +286,11 @@ class WriterThread:
                 if trouble:
                     self._troubled(None)
                 return True
-            except (OSError, MachineError, sa.exc.OperationalError) as e:
+            except (OSError, MachineError) as e:
                 trouble = True
-                self._troubled(machine_error(e))
+                # a copy: who keeps the error must not keep its traceback, whose frames use the inbox
+                self._troubled(e.reworded() if isinstance(e, MachineError) else machine_error(e))
                 self._writer.ensure_owned()
             wait_s = RETRY.after(wait_s)
             if self._stopping.wait(wait_s):
                 return False
-
-
-def machine_error(e: OSError | MachineError | sa.exc.OperationalError) -> MachineError:
-    """The disk's or meta's failure as one of our errors."""
-    if isinstance(e, MachineError):
-        return e
-    text = str(e.orig) if isinstance(e, sa.exc.OperationalError) else str(e.strerror or e)
-    if "full" in text or "disk I/O" in text:
-        return MachineError(
-            "home.disk_full", f"no space left for meta: {text}", "Free space on the disk; work resumes automatically."
-        )
-    return MachineError(
-        "home.unusable", f"the home cannot be written: {text}", "Fix the disk or its permissions; Headwater retries."
-    )

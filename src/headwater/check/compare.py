@@ -10,6 +10,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from headwater.check.digest import RANGES, Digest
+from headwater.source.names import HASH
 
 KEY_LIMIT = 20
 RANGE_LIMIT = 8  # how many differing ranges are examined: an eighth of a percent of the table each
@@ -110,7 +111,7 @@ def keys_of(
 def _by_key(table: pa.Table, key: Sequence[str]) -> dict[Key, list[int]]:
     result: dict[Key, list[int]] = {}
     names = ([key_text(v) for v in table[k].to_pylist()] for k in key)
-    for hash_, *values in zip(table["__hash"].to_pylist(), *names, strict=True):
+    for hash_, *values in zip(table[HASH].to_pylist(), *names, strict=True):
         result.setdefault(tuple(values), []).append(hash_)
     for found in result.values():
         found.sort()

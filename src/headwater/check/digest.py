@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from headwater.check import kernels
 from headwater.decode.values import arrow_schema
 from headwater.model import Column
+from headwater.source.names import HASH
 
 RANGE_BITS = 10
 RANGES = 1 << RANGE_BITS
@@ -68,7 +69,7 @@ def rows_in(
         keys, rows = hashes(batch, columns, key)
         wanted = np.flatnonzero(np.isin((keys >> np.uint64(SHIFT)).astype(np.int64), ranges))
         picked = _typed(batch, [c for c in columns if c.name in key]).take(pa.array(wanted))
-        yield picked.append_column("__hash", pa.array(rows[wanted].view(np.int64)))
+        yield picked.append_column(HASH, pa.array(rows[wanted].view(np.int64)))
 
 
 def hashes(batch: pa.RecordBatch, columns: Sequence[Column], key: Sequence[str]) -> tuple[Hashes, Hashes]:

@@ -14,6 +14,7 @@ from headwater.engine.home import Home
 from headwater.engine.query.read import Reader, Shown
 from headwater.engine.results import Verified
 from headwater.errors import restored, unknown_name
+from headwater.meta import changes as changes_of
 from headwater.meta import relations
 from headwater.model import Epoch, TableState
 from headwater.source.connected import upstream_of
@@ -35,7 +36,7 @@ def verify_tables(home: Home, reader: Reader, table: str | None = None) -> list[
         for s in seen:
             if s.layout is not None and not _why_not(s):
                 lake = partial(reader.at, s.relation, s.layout)
-                by_connection[s.relation.origin.connection_id].append(Target(s.relation, s.layout, lake))
+                by_connection[changes_of.connection_of(s.relation)].append(Target(s.relation, s.layout, lake))
         for connection_id, targets in by_connection.items():
             done = set()
             try:

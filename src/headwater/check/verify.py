@@ -19,6 +19,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from headwater.backfill.read_span import scan_table
+from headwater.backfill.span import joined
 from headwater.changelog.reader import index_at, read_transactions
 from headwater.check.compare import KEY_LIMIT, Comparison, compare
 from headwater.check.digest import Digest, digest, rows_in
@@ -26,8 +27,9 @@ from headwater.decode.scanned import to_lake
 from headwater.errors import SourceError, restored
 from headwater.meta import connections, segments
 from headwater.meta.store import Meta
-from headwater.model import Column, ConnectionState, CoveredSpan, Layout, RelationInfo, Span
+from headwater.model import Column, ConnectionState, Layout, RelationInfo, Span
 from headwater.relation.schema import quoted
+from headwater.source.names import HASH
 from headwater.source.spans import OnWait, Reach, Scan, UpstreamCut
 from headwater.storage import Storage
 
@@ -139,7 +141,7 @@ class _Begun:
 def _begin(target: Target, cut: UpstreamCut, reach: Callable[[str], int], lakes: Executor) -> _Begun | None:
     """Reads the upstream at a cut, and the lake in parallel; None if the snapshot can no longer read the table."""
     started = time.monotonic()
-    upstream = UpstreamRows(target.relation, cut, [s.span for s in joined(target.layout.spans)])
+    upstream = UpstreamRows(target.relation, cut, joined(s.span for s in target.layout.spans))
     theirs = upstream.digest()
     if theirs is None:
         return None
@@ -240,18 +242,6 @@ def _numbered(rows: DataFrame) -> DataFrame:
     return rows.toDF(*(f"c{i}" for i in range(len(rows.columns))))
 
 
-def joined(spans: Sequence[CoveredSpan]) -> list[CoveredSpan]:
-    """The same covered keys in as few spans as possible, to send the upstream few queries."""
-    result: list[CoveredSpan] = []
-    for covered in spans:
-        if result and result[-1].span.hi is not None and result[-1].span.hi == covered.span.lo:
-            joined = Span(result[-1].span.lo, covered.span.hi)
-            result[-1] = CoveredSpan(joined, covered.log_index, covered.cover_index)
-        else:
-            result.append(covered)
-    return result
-
-
 def reach_in(
     meta: Meta,
     storage: Storage,
@@ -293,4 +283,4 @@ def reach_in(
 def _table(batches: list[pa.RecordBatch], columns: Sequence[Column], key: Sequence[str]) -> pa.Table:
     if batches:
         return pa.Table.from_batches(batches)
-    return pa.table({**{k: [] for k in key}, "__hash": []})
+    return pa.table({**{k: [] for k in key}, HASH: []})

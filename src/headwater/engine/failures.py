@@ -6,7 +6,6 @@ the work is retried after a pause that doubles. Only a lost lease (`FencedError`
 
 from __future__ import annotations
 
-import errno
 import logging
 import threading
 import time
@@ -18,13 +17,22 @@ import sqlalchemy as sa
 
 from headwater.backoff import Backoff
 from headwater.engine.counters import Counters
-from headwater.errors import FencedError, HeadwaterError, JobError, MachineError, Retry, base_damaged
+from headwater.errors import (
+    FencedError,
+    HeadwaterError,
+    JobError,
+    MachineError,
+    Retry,
+    base_damaged,
+    disk_full,
+    is_full,
+    machine_error,
+)
 
 BACKOFF = Backoff(0.5, 60.0)
 
 # how Spark and Delta report that a file in the log is missing
 MISSING_FILE = ("FILE_NOT_EXIST", "DELTA_FILE_NOT_FOUND", "FileNotFoundException", "FILE_NOT_FOUND")
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -117,13 +125,8 @@ def described(error: Exception) -> HeadwaterError:
     if isinstance(error, HeadwaterError):
         return error
     text, first = str(error), _first_line(error)
-    if "No space left on device" in text or (isinstance(error, OSError) and error.errno in _FULL):
-        return MachineError(
-            "home.disk_full",
-            "no space left for the home",
-            "Free space on its disk; work continues automatically.",
-            Retry.AUTO,
-        )
+    if "No space left on device" in text or (isinstance(error, OSError) and is_full(error)):
+        return disk_full()
     if "warehouse" in text and (any(mark in text for mark in MISSING_FILE) or "No such file" in text):
         return base_damaged("a file of the base is missing: it was removed by something else")
     if isinstance(error, sa.exc.DBAPIError | sa.exc.PendingRollbackError):
@@ -132,8 +135,7 @@ def described(error: Exception) -> HeadwaterError:
         hint = "See logs/spark.log in the home; Headwater retries."
         return MachineError("spark.failed", f"Spark failed: {first}", hint, Retry.AUTO)
     if isinstance(error, OSError):
-        hint = "Fix the disk or its permissions; Headwater retries."
-        return MachineError("home.unusable", f"the home cannot be used: {first}", hint, Retry.AUTO)
+        return machine_error(error)
     hint = "See logs/server.log in the home and report it; Headwater retries."
     return JobError("job.failed", f"unexpected: {first}", hint, Retry.AUTO)
 

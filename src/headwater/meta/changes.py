@@ -2,15 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from sqlalchemy.engine import Connection
 
-from headwater.meta import segments
+from headwater.meta import progress, segments
 from headwater.model import Part, RelationInfo, SchemaVersion
+
+
+def connection_of(relation: RelationInfo) -> int:
+    """The connection whose changelog has the relation's changes."""
+    return relation.origin.connection_id
+
+
+def begin(relation: RelationInfo) -> int:
+    """The index after which its changes begin to matter."""
+    return relation.origin.begin_index
 
 
 def count(c: Connection, relation: RelationInfo, after: int, upto: int) -> int:
     """About how many changes are in (after, upto]; 0 means certainly none."""
     return segments.count_changes(c, relation.origin.connection_id, relation.origin.upstream_id, after, upto)
+
+
+def counts(c: Connection, ranges: Iterable[tuple[RelationInfo, int, int]]) -> dict[int, int]:
+    """`count` for many (relation, after, upto), by the relation's id; few queries for all of them."""
+    wanted = {r.id: progress.Range(r.origin.connection_id, r.origin.upstream_id, a, b) for r, a, b in ranges}
+    return progress.changes(c, wanted)
 
 
 def last(c: Connection, relation: RelationInfo, upto: int) -> int:

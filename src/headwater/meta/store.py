@@ -9,7 +9,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Engine
 
-from headwater.errors import MachineError, Retry
+from headwater.errors import MachineError, Retry, disk_full
 from headwater.meta import tables
 from headwater.ownership import lease
 from headwater.ownership.lease import Lease
@@ -146,8 +146,7 @@ def _refusal(text: str) -> MachineError:
             Retry.AUTO,
         )
     if "full" in text or "disk I/O" in text:
-        hint = "Free space on the disk; work resumes automatically."
-        return MachineError("home.disk_full", f"no space left for meta: {text}", hint, Retry.AUTO)
+        return disk_full(f"meta: {text}")
     hint = "Start its database, or correct the setting meta.url; a running server retries."
     return MachineError("meta.unreachable", f"meta does not answer: {text}", hint, Retry.AUTO)
 

@@ -25,7 +25,7 @@ from headwater.meta import relations
 from headwater.meta.store import Meta
 from headwater.model import Op, RelationInfo, Span
 from headwater.settings.table import DEFAULTS, Settings
-from headwater.source.names import INDEX, OLD
+from headwater.source.names import INDEX, OLD, OP
 from headwater.storage import Storage
 
 MOST_CHUNKS = 64
@@ -67,6 +67,9 @@ class Changes(Protocol):
 
     def truncates(self, relation: RelationInfo, after: int, upto: int) -> list[tuple[int, int]]:
         """(index, transaction) of each TRUNCATE in (after, upto], in index order."""
+
+    def forget(self, relation_id: int) -> None:
+        """Drops what is cached for a relation; called when it is gone."""
 
 
 @dataclass
@@ -129,7 +132,6 @@ class LoggedChanges:
         return found
 
     def forget(self, relation_id: int) -> None:
-        """Drops the relation's cached changes."""
         with self._lock:
             self._kept.pop(relation_id, None)
 
@@ -259,7 +261,7 @@ def check_history(c: Connection, relation: RelationInfo, after: int, index: int)
 def _within(relation: RelationInfo, changes: pa.Table, span: Span) -> pa.Table:
     """The changes whose own or old key lies in the span, and every TRUNCATE."""
     rows = np.ones(changes.num_rows, np.bool_)
-    named = np.flatnonzero(changes["__op"].to_numpy() != Op.TRUNCATE)
+    named = np.flatnonzero(changes[OP].to_numpy() != Op.TRUNCATE)
     own = changes.select(list(relation.key)).take(pa.array(named))
     rows[named] = locate([span], relation.key_columns, own) != NOWHERE
     moved = np.flatnonzero(pc.is_valid(changes[OLD]).to_numpy())

@@ -30,7 +30,7 @@ from headwater.relation.layers import groups
 from headwater.relation.overlay import Overlay
 from headwater.relation.schema import GONE, UPSERT, quoted
 from headwater.settings.table import DEFAULTS, Settings
-from headwater.source.names import OP
+from headwater.source.names import FROM_LAYER, OP
 from headwater.storage import Storage
 
 MEASURED_ROWS = 1024  # per batch
@@ -159,11 +159,13 @@ def _write(
 def _merge(session: SparkSession, storage: Storage, relation: RelationInfo, layout: Layout, overlay: Overlay) -> None:
     source = _source(session, storage, relation, layout, overlay)
     target = DeltaTable.forPath(session, storage.address(relation.base_path)).alias("t")
-    matches = [_of("t", k) == _of("s", f"__s{_ordinal(relation, k)}") for k in relation.key]
+    matches = [_of("t", k) == _of("s", f"{FROM_LAYER}{_ordinal(relation, k)}") for k in relation.key]
     ranges = None if overlay.emptied else _touched_ranges(storage, relation, overlay)
     if ranges is not None:
         matches.append(ranges)
-    values: dict[str, str | Expression] = {quoted(c.name): _of("s", f"__s{i}") for i, c in enumerate(relation.columns)}
+    values: dict[str, str | Expression] = {
+        quoted(c.name): _of("s", f"{FROM_LAYER}{i}") for i, c in enumerate(relation.columns)
+    }
     merge = (
         target.merge(source.alias("s"), reduce(lambda a, b: a & b, matches))
         .whenMatchedDelete(_of("s", OP) == GONE)
@@ -183,7 +185,7 @@ def _source(
     stored = read.base_at(session, storage, relation, layout, overlay)
     laid = read.layers(session, storage, relation, overlay)
     rows = reduce(DataFrame.unionAll, read.resolved(relation, stored, laid) or [_no_rows(stored)])
-    names = [fn.col(quoted(c.name)).alias(f"__s{i}") for i, c in enumerate(relation.columns)]
+    names = [fn.col(quoted(c.name)).alias(f"{FROM_LAYER}{i}") for i, c in enumerate(relation.columns)]
     return rows.select(*names, fn.col(OP))
 
 

@@ -21,12 +21,10 @@ import pyarrow.compute as pc
 from headwater.kernel import kernel
 from headwater.model import Column, Op
 from headwater.relation.schema import GONE, UPSERT, key_struct, overlay_schema
-from headwater.source.names import FROM, INDEX, MISSING, OLD, OP, TXN
+from headwater.source.names import FROM, INDEX, MISSING, NETTED, OLD, OP, TXN
 
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
-
-_NETTED = "__netted"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +59,7 @@ def net(
     ids = _identify(rows, key)
     last, source, base_key = _follow(
         _writable(rows[OP], np.int8),
-        _writable(rows[_NETTED], np.bool_),
+        _writable(rows[NETTED], np.bool_),
         ids.own,
         ids.old,
         ids.base_key,
@@ -109,7 +107,7 @@ def _uniform(piece: pa.Table, columns: Sequence[Column], key: Sequence[str]) -> 
     names = [f.name for f in target if f.name != FROM]
     nothing = pa.nulls(n, struct)
     arrays += [piece[FROM] if netted else nothing, nothing if netted else piece[OLD], pa.repeat(pa.scalar(netted), n)]
-    return pa.table(arrays, names=[*names, FROM, OLD, _NETTED])
+    return pa.table(arrays, names=[*names, FROM, OLD, NETTED])
 
 
 def _all_count(n: int) -> Judgement:

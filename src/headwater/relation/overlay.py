@@ -126,10 +126,15 @@ class Overlays:
         return made
 
     def forget(self, relation_id: int) -> None:
-        """Drops the cached overlays of a relation whose runs have changed or that is gone."""
+        """Drops the cached overlays of a relation whose runs have changed."""
         with self._lock:
             dead = self._drop(relation_id)
         self._storage.remove(dead)
+
+    def dropped(self, relation_id: int) -> None:
+        """Drops everything that is cached for a relation that is gone."""
+        self.forget(relation_id)
+        self.changes.forget(relation_id)
 
     def release(self, overlay: Overlay) -> None:
         """Ends a use that began with `at`."""
@@ -195,7 +200,7 @@ class Overlays:
         return made.tail
 
     def _make(self, relation: RelationInfo, layout: Layout, index: int) -> Overlay:
-        start, began = max(layout.index_for(relation), relation.origin.begin_index), time.time()
+        start, began = layout.overlay_start(relation), time.time()
         with self._meta.read() as c:
             changes = changes_of.count(c, relation, start, index)
         if not changes or not layout.spans:
@@ -269,11 +274,12 @@ class Overlays:
     def _sees(self, relation: RelationInfo) -> Sees:
         if self._given is not None:
             return self._given
-        known = self._kinds.get(relation.origin.connection_id)
+        connection_id = changes_of.connection_of(relation)
+        known = self._kinds.get(connection_id)
         if known is None:
             with self._meta.read() as c:
-                known = kind(connections.get(c, relation.origin.connection_id).type).sees
-            self._kinds[relation.origin.connection_id] = known
+                known = kind(connections.get(c, connection_id).type).sees
+            self._kinds[connection_id] = known
         return known
 
     def _write(self, relation: RelationInfo, index: int, netted: pa.Table) -> str:

@@ -23,14 +23,13 @@ from headwater.relation.keys import in_any
 from headwater.relation.layers import Layer
 from headwater.relation.overlay import Overlay
 from headwater.relation.schema import GONE, UPSERT, quoted
-from headwater.source.names import FROM, INDEX, MISSING, OP, TXN
+from headwater.source.names import FROM, FROM_BASE, FROM_KEYS, INDEX, MISSING, OP, ORDER, TXN
 from headwater.storage import Storage
 
 BROADCAST_ROWS = 300_000  # whole rows
 BROADCAST_KEYS = 1_000_000  # keys alone; folds keep most overlays below it
 STACKED_LAYERS = 8  # each is compared with all newer ones; beyond this all are sorted together
 SORTED_ROWS = 500_000  # per task
-_ORDER = "__order"
 ONE_TASK_BYTES = 1 << 20  # a base this small is one task, so it is aggregated and sorted without a shuffle
 
 
@@ -112,8 +111,8 @@ def _unfilled(relation: RelationInfo, base: DataFrame, visible: DataFrame) -> Da
     incomplete = visible.where(fn.col(MISSING).isNotNull() & (fn.col(OP) == UPSERT))
     possible = may_be_wanted(relation)
     incomplete = incomplete if possible is None else incomplete.where(possible)
-    stored = base.select(*(fn.col(quoted(k)).alias(f"__b{i}") for i, k in enumerate(relation.key)))
-    matches = [fn.col(f"__b{i}") == _base_key(k) for i, k in enumerate(relation.key)]
+    stored = base.select(*(fn.col(quoted(k)).alias(f"{FROM_BASE}{i}") for i, k in enumerate(relation.key)))
+    matches = [fn.col(f"{FROM_BASE}{i}") == _base_key(k) for i, k in enumerate(relation.key)]
     return incomplete.join(stored, _all(matches), "left_anti").select(*(fn.col(quoted(k)) for k in relation.key))
 
 
@@ -142,21 +141,23 @@ def layers(session: SparkSession, storage: Storage, relation: RelationInfo, over
     every = reduce(DataFrame.unionAll, frames)
     newest_first = Window.partitionBy(*keys).orderBy(fn.col(INDEX).desc())
     sorted_apart = every.repartition(max(1, overlay.rows // SORTED_ROWS), *keys)
-    numbered = sorted_apart.withColumn(_ORDER, fn.row_number().over(newest_first))
-    newest = numbered.where(fn.col(_ORDER) == 1).drop(_ORDER)
+    numbered = sorted_apart.withColumn(ORDER, fn.row_number().over(newest_first))
+    newest = numbered.where(fn.col(ORDER) == 1).drop(ORDER)
     return [Laid(newest, every, overlay.rows, any(layer.missing for layer in overlay.layers))]
 
 
 def _filled(relation: RelationInfo, base: DataFrame, incomplete: DataFrame, count: int) -> DataFrame:
     """Incomplete rows joined with the base rows that complete them; a row without one is a hole and stays hidden."""
-    stored = base.select(*(fn.col(quoted(c.name)).alias(f"__b{i}") for i, c in enumerate(relation.columns)))
+    stored = base.select(*(fn.col(quoted(c.name)).alias(f"{FROM_BASE}{i}") for i, c in enumerate(relation.columns)))
     ordinals = {c.name: i for i, c in enumerate(relation.columns)}
-    matches = [fn.col(f"__b{ordinals[k]}") == _base_key(k) for k in relation.key]
+    matches = [fn.col(f"{FROM_BASE}{ordinals[k]}") == _base_key(k) for k in relation.key]
     small = fn.broadcast(incomplete) if count <= BROADCAST_ROWS else incomplete
     values = [
         fn.col(quoted(c.name))
         if c.name in relation.key
-        else fn.when(fn.array_contains(MISSING, i), fn.col(f"__b{i}")).otherwise(fn.col(quoted(c.name))).alias(c.name)
+        else fn.when(fn.array_contains(MISSING, i), fn.col(f"{FROM_BASE}{i}"))
+        .otherwise(fn.col(quoted(c.name)))
+        .alias(c.name)
         for i, c in enumerate(relation.columns)
     ]
     return stored.join(small, _all(matches), "inner").select(*values, fn.col(OP))
@@ -173,9 +174,12 @@ def _without(rows: DataFrame, relation: RelationInfo, laid: Sequence[Laid]) -> D
         return rows
     keys = reduce(
         DataFrame.unionAll,
-        (x.keys.select(*(fn.col(quoted(k)).alias(f"__k{i}") for i, k in enumerate(relation.key))) for x in laid),
+        (
+            x.keys.select(*(fn.col(quoted(k)).alias(f"{FROM_KEYS}{i}") for i, k in enumerate(relation.key)))
+            for x in laid
+        ),
     )
-    matches = [fn.col(quoted(k)) == fn.col(f"__k{i}") for i, k in enumerate(relation.key)]
+    matches = [fn.col(quoted(k)) == fn.col(f"{FROM_KEYS}{i}") for i, k in enumerate(relation.key)]
     few = sum(x.rows for x in laid) <= BROADCAST_KEYS
     return rows.join(fn.broadcast(keys) if few else keys, _all(matches), "left_anti")
 

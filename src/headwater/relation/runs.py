@@ -124,7 +124,7 @@ class RunWriter:
         """
         if not settled(relation, layout):
             return Made(0, 0)  # which changes count still depends on the reader's layout
-        start = max(layout.index_for(relation), relation.origin.begin_index)
+        start = layout.overlay_start(relation)
         written = 0
         while True:
             chain, changes = self._left(relation, start, index)

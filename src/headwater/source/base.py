@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 Bytes = npt.NDArray[np.uint8]
 Longs = npt.NDArray[np.int64]
 
+EPOCH_S = 946_684_800  # 2000-01-01 UTC: changelogs count the time of commits from it
 INBOX_KEEP_BYTES = 64 << 20  # an inbox that a giant message made larger than this releases its memory
 
 

@@ -14,7 +14,11 @@ BEFORE = "__before"  # changes: the whole row before an update or a delete
 FROM = "__from"  # overlays: the key of the base row that holds the missing columns
 OURS = frozenset({INDEX, TXN, OP, MISSING, OLD, BEFORE, FROM})
 # The columns that joins, sorts and comparisons add for themselves
-_TEMPORARY = re.compile(r"__(?:(?:b|k|key|s)\d+|order|netted|hash|known)")
+ORDER = "__order"  # reads: the order of layers
+NETTED = "__netted"  # netting: which row counts
+HASH = "__hash"  # comparisons: a row's digest
+FROM_BASE, FROM_KEYS, FROM_LAYER = "__b", "__k", "__s"  # followed by a column's ordinal: the other side of a join
+_TEMPORARY = re.compile(f"{ORDER}|{NETTED}|{HASH}|(?:{FROM_BASE}|{FROM_KEYS}|{FROM_LAYER})\\d+")
 
 
 def is_storable(name: str) -> bool:

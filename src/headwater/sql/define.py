@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from sqlalchemy.engine import Connection
 
@@ -25,6 +26,9 @@ from headwater.sql.statements import (
     DropTable,
     difference,
 )
+
+if TYPE_CHECKING:
+    from headwater.engine.serve.server import Server
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,8 +155,8 @@ def drop_table(home: Home, statement: DropTable) -> Outcome:
     return Outcome(f"table {relation.name} dropped", warnings)
 
 
-def drop_connection(home: Home, statement: DropConnection, stop_capture: Callable[[int], None]) -> Outcome:
-    """Drops a connection with its slot and publication; `stop_capture` ends its capture for good."""
+def drop_connection(home: Home, statement: DropConnection, server: Server | None) -> Outcome:
+    """Drops a connection with its slot and publication; the server ends its capture first."""
     with home.meta.read() as c:
         connection = connections.find(c, statement.name)
         names = [x.name for x in connections.all(c)]
@@ -167,7 +171,8 @@ def drop_connection(home: Home, statement: DropConnection, stop_capture: Callabl
             f"connection {connection.name} still has tables: {', '.join(t.name for t in tables)}",
             f"DROP them first, or run DROP CONNECTION {connection.name} CASCADE.",
         )
-    stop_capture(connection.id)
+    if server is not None:
+        server.drop_capture(connection.id)
     if connection.resume_position:  # empty: no server ever created a slot for it
         try:
             upstream_of(home.meta, connection.id).remove()

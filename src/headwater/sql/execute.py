@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from headwater.engine.home import Home
 from headwater.engine.query.read import Reader
@@ -18,28 +19,20 @@ from headwater.sql.parse import parse
 from headwater.sql.run_query import run_query
 from headwater.sql.steps import Step, steps
 
+if TYPE_CHECKING:
+    from headwater.engine.serve.server import Server
+
 
 class Executor:
     """Executes SQL text on a home.
 
-    `reader` returns the reader (and starts Spark at the first query), `stop_capture` ends a capture for good, `fold`
-    folds a table now (None: we are not the server), `changed` is called when definitions have changed.
+    `reader` returns the reader (and starts Spark at the first query); `server` is None if we are not the server.
     """
 
-    def __init__(
-        self,
-        home: Home,
-        reader: Callable[[], Reader],
-        *,
-        stop_capture: Callable[[int], None] = lambda id: None,
-        fold: Callable[[int], str] | None = None,
-        changed: Callable[[], None] = lambda: None,
-    ) -> None:
+    def __init__(self, home: Home, reader: Callable[[], Reader], server: Server | None = None) -> None:
         self._home = home
         self._reader = reader
-        self._stop_capture = stop_capture
-        self._fold = fold
-        self._changed = changed
+        self._server = server
 
     def run(self, text: str, wanted: Wanted = AS_IT_IS) -> list[Result]:
         """The results of all statements of a text; the first error ends it, earlier statements keep their effect."""
@@ -61,7 +54,7 @@ class Executor:
             case st.DropTable():
                 return self._done(define.drop_table(self._home, statement), statement)
             case st.DropConnection():
-                return self._done(define.drop_connection(self._home, statement, self._stop_capture), statement)
+                return self._done(define.drop_connection(self._home, statement, self._server), statement)
             case st.AlterTable():
                 return self._done(control.alter_table(self._home, statement), statement)
             case st.ControlBackfill():
@@ -108,19 +101,25 @@ class Executor:
         self._changed()
         return [_result(plan.outcome, statement) for statement, plan in planned]
 
+    def _changed(self) -> None:
+        """Wakes the server: definitions have changed."""
+        if self._server is not None:
+            self._server.wake()
+
     def _done(self, outcome: Outcome, statement: st.Statement) -> Result:
         self._changed()
         return _result(outcome, statement)
 
     def _fold_table(self, statement: st.FoldTable) -> Result:
         relation = define.named_table(self._home, statement.name)
-        if self._fold is None:
+        if self._server is None:
             raise SqlError(
                 "sql.unsupported",
                 "a fold needs a running server",
                 "Start `headwater run` on this home, then try again.",
             )
-        return Result(message=self._fold(relation.id), statement=f"FOLD TABLE {relation.name}")
+        message = "folded" if self._server.folds.fold(relation.id) else "nothing to fold"
+        return Result(message=message, statement=f"FOLD TABLE {relation.name}")
 
 
 def _result(outcome: Outcome, statement: st.Statement) -> Result:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
@@ -12,7 +11,7 @@ from typing import IO
 
 import pyarrow as pa
 
-from headwater.errors import MachineError
+from headwater.errors import disk_full, is_full
 from headwater.storage.base import Stat, Storage
 
 
@@ -39,8 +38,8 @@ class LocalStorage(Storage):
             target.parent.mkdir(parents=True, exist_ok=True)
             file = target.open("xb")
         except OSError as e:
-            if _is_full(e):
-                raise self._disk_full(path) from e
+            if is_full(e):
+                raise disk_full(path) from e
             raise
         try:
             with file as f:
@@ -50,8 +49,8 @@ class LocalStorage(Storage):
             self._sync_directories([target.parent])
         except OSError as e:
             target.unlink(missing_ok=True)
-            if _is_full(e):
-                raise self._disk_full(path) from e
+            if is_full(e):
+                raise disk_full(path) from e
             raise
         except BaseException:
             target.unlink(missing_ok=True)
@@ -126,17 +125,6 @@ class LocalStorage(Storage):
                 fsync(above.parent)
                 self._reachable.add(above)
                 above = above.parent
-
-    def _disk_full(self, path: str) -> MachineError:
-        return MachineError(
-            "home.disk_full",
-            f"no space left while writing {path}",
-            f"Free space on the disk of {self._root}; work resumes automatically.",
-        )
-
-
-def _is_full(e: OSError) -> bool:
-    return e.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def fsync(path: Path) -> None:

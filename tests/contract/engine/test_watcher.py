@@ -17,6 +17,7 @@ from headwater.errors import DataError
 from headwater.meta import connections, relations
 from headwater.model import Column, ConnectionState, RelationInfo, TableState
 from headwater.ownership.lease import Leases
+from headwater.relation.changes import LoggedChanges
 from headwater.source.connected import upstream_of
 from support.capture import PUBLICATION, Captured, Upstream, captured
 from support.owned import taken_over
@@ -62,7 +63,9 @@ class Watched:
         """What a watcher of a server that was just started makes of some statements: it looks, and looks once more."""
         for statement in statements:
             self.upstream.execute(statement)
-        watcher = Watcher(self.captured.home, self.leases)
+        watcher = Watcher(
+            self.captured.home, self.leases, LoggedChanges(self.captured.home.storage, self.captured.home.meta)
+        )
         for _ in range(times):
             watcher.tick()
             self.captured.wait_caught_up()
@@ -284,7 +287,7 @@ def test_a_table_that_was_stopped_while_it_was_looked_at_keeps_its_first_error_a
 ) -> None:
     w, id = watched, watched.table("plain").id
     w.upstream.execute("ALTER TABLE plain DROP CONSTRAINT plain_pkey, ADD PRIMARY KEY (tenant, id)")
-    watcher = Watcher(w.captured.home, w.leases)
+    watcher = Watcher(w.captured.home, w.leases, LoggedChanges(w.captured.home.storage, w.captured.home.meta))
     seen = watcher._watched()
     Guard(w.captured.home, w.leases).stop(id, DataError("data.base_damaged", "a file is gone"))
     with w.captured.home.meta.write() as c:

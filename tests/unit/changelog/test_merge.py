@@ -13,6 +13,7 @@ import sqlalchemy as sa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from headwater import crash
 from headwater.changelog import merge, reader
 from headwater.errors import FencedError
 from headwater.meta import connections, merged, segments, tables
@@ -168,7 +169,8 @@ def test_a_merge_that_lost_a_race_or_its_lease_leaves_no_file_and_changes_nothin
         with log.home.meta.write() as c:
             connections.remove(c, log.id)
 
-    assert merge_once(log, now=time.time() + 61, age_s=60, at=removed) is None
+    monkeypatch.setattr(crash, "here", removed)
+    assert merge_once(log, now=time.time() + 61, age_s=60) is None
     assert list(log.home.storage.list("changelog")) == files
 
 

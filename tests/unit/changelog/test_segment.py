@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,12 +12,11 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-import sqlalchemy as sa
 
 from headwater.changelog import reader, retention, segment
 from headwater.changelog.envelope import TableSource, envelope
 from headwater.changelog.writer import WriterThread
-from headwater.errors import DataError, FencedError, HeadwaterError, JobError
+from headwater.errors import DataError, FencedError, HeadwaterError, JobError, Retry, disk_full
 from headwater.meta import segments
 from headwater.model import Op
 from headwater.source.postgres.upstream import PostgresUpstream
@@ -117,6 +117,31 @@ def test_an_owner_who_lost_the_lease_publishes_nothing_and_touches_no_file_of_th
     assert len(log.read(1)) == 1
 
 
+@pytest.mark.parametrize(
+    ("number", "code"),
+    [(errno.ENOSPC, "home.disk_full"), (errno.EDQUOT, "home.disk_full"), (errno.EIO, "home.unusable")],
+)
+def test_a_write_that_the_disk_refused_is_retried_and_says_why(
+    log: Log, monkeypatch: pytest.MonkeyPatch, number: int, code: str
+) -> None:
+    write, refused = log.writer.write, [OSError(number, "reason")]
+
+    def refusing(*arguments: Any) -> None:
+        if refused:
+            raise refused.pop()
+        write(*arguments)
+
+    monkeypatch.setattr(log.writer, "write", refusing)
+    troubles: list[HeadwaterError | None] = []
+    thread = WriterThread(log.writer, lambda: None, troubles.append)
+    thread.hand_over(inbox([begin(101), relation(1, "a"), row("I", 1), commit(200)]), 4, 10**6)
+    assert thread.wait_idle(20)
+    thread.stop()
+    first, last = troubles
+    assert first is not None and (first.code, first.retry) == (code, Retry.AUTO) and last is None
+    assert log.info().last_index == 1
+
+
 def test_a_publication_whose_answer_was_lost_is_not_repeated(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
     real = log.home.meta.write
 
@@ -124,7 +149,7 @@ def test_a_publication_whose_answer_was_lost_is_not_repeated(log: Log, monkeypat
     def deaf() -> Iterator[Any]:
         with real() as c:
             yield c
-        raise sa.exc.OperationalError("COMMIT", {}, Exception("disk I/O error"))
+        raise disk_full("meta: disk I/O error")
 
     troubles: list[HeadwaterError | None] = []
     thread = WriterThread(log.writer, lambda: None, troubles.append)

@@ -16,9 +16,8 @@ from hypothesis import strategies as st
 from headwater.changelog.reader import index_at
 from headwater.check.compare import Comparison, compare, equal_but_for
 from headwater.check.digest import Digest, digest, hashes, rows_in
-from headwater.check.verify import joined
 from headwater.decode.values import arrow_schema
-from headwater.model import Bound, Column, CoveredSpan, Span, UpstreamType
+from headwater.model import Column, UpstreamType
 from headwater.source.postgres.client.session import lsn_to_int
 
 KINDS: dict[str, st.SearchStrategy[Any]] = {
@@ -173,13 +172,6 @@ def transactions(*ends: tuple[int, int]) -> pa.Table:
 def test_the_index_of_a_position_is_the_last_commit_that_ends_by_it(position: str, index: int) -> None:
     assert index_at(transactions((16, 5), (32, 9)), lsn_to_int(position), 3) == index
     assert index_at(transactions(), lsn_to_int(position), 3) == 3
-
-
-def test_adjacent_spans_become_one_question() -> None:
-    a, b, c = Bound(("1",)), Bound(("5",)), Bound(("9",))
-    spans = [CoveredSpan(s, 1, 1) for s in (Span(None, a), Span(a, b), Span(c, None))]
-    assert [s.span for s in joined(spans)] == [Span(None, b), Span(c, None)]
-    assert joined([]) == []
 
 
 def test_decimals_of_one_value_hash_alike_whatever_their_text() -> None:

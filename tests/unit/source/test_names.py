@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import headwater
+from headwater.source import names
 from headwater.source.names import is_storable
 
 STAGES = ("relation", "check", "decode", "changelog")
@@ -31,11 +32,14 @@ def added_names() -> Iterator[str]:
 
 
 def test_no_table_can_have_a_column_that_our_own_would_hide() -> None:
-    names = set(added_names()) - NO_COLUMNS
-    assert {"__order", "__b0", "__s0"} <= names
-    assert [n for n in sorted(names) if is_storable(n) or is_storable(n.upper())] == []
+    assert set(added_names()) <= NO_COLUMNS, "source/names.py names them"
+    numbered = [f"{side}{n}" for side in (names.FROM_BASE, names.FROM_KEYS, names.FROM_LAYER) for n in (0, 17)]
+    for name in (*names.OURS, names.ORDER, names.NETTED, names.HASH, *numbered):
+        assert name.startswith("__") and not is_storable(name) and not is_storable(name.upper())
 
 
-@pytest.mark.parametrize("name", ["__b", "__key", "__orders", "_b0", "b0", "__bx", "__v", "Id", "größe", "a.b", "`"])
+@pytest.mark.parametrize(
+    "name", ["__b", "__key", "__key0", "__known", "__orders", "_b0", "b0", "__bx", "__v", "Id", "größe", "a.b", "`"]
+)
 def test_other_names_are_free(name: str) -> None:
     assert is_storable(name)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from sqlalchemy.engine import Connection
 
 from headwater.engine.failures import Failures
+from headwater.meta import changes as changes_of
 from headwater.meta import epochs, relations, segments
 from headwater.model import TableState
 
@@ -24,6 +25,6 @@ def ahead_bytes(c: Connection, failures: Failures) -> dict[int, int]:
         failing = any(job == "fold" for job, _ in failures.of(table=relation.id))
         if layout is None or not layout.complete or failing or relation.state is TableState.FAILED:
             continue
-        connection_id, index = relation.origin.connection_id, layout.index_for(relation)
+        connection_id, index = changes_of.connection_of(relation), layout.index_for(relation)
         held[connection_id] = min(held.get(connection_id, index), index)
     return {id: segments.bytes_between(c, id, after, newest.index_of(id)) for id, after in held.items()}

@@ -82,3 +82,5 @@ class Cleaner:
             if oldest is None or oldest > last:
                 self.home.storage.remove_folder(path)
                 del self._dropped[path]
+                if folder in OF_TABLES:
+                    self.overlays.dropped(int(child))

@@ -227,7 +227,7 @@ class Committer:
         relation = relations.get_or_none(c, relation_id)
         if relation is None:
             return None, []
-        connection = connections.get(c, relation.origin.connection_id)
+        connection = connections.get(c, changes_of.connection_of(relation))
         life = connections.server_life(c, connection.id)
         ready, dead = [], []
         for scanned in spans.uncovered(c, relation_id):
@@ -340,7 +340,7 @@ class Committer:
             if relations.get_or_none(c, relation.id) is None:
                 return None  # dropped meanwhile, its intents with it
             _record_version(c, relation, version)
-            index = connections.get(c, relation.origin.connection_id).committed_index
+            index = connections.get(c, changes_of.connection_of(relation)).committed_index
             for span_id in cover.spans:
                 spans.cover(c, span_id, index)
             if cover.again and not relation.ordered:

@@ -16,8 +16,8 @@ from headwater.engine.failures import Who
 from headwater.engine.guard import Guard
 from headwater.engine.home import Home
 from headwater.engine.query.read import Reader
-from headwater.meta import epochs, progress, relations
-from headwater.meta.progress import Range
+from headwater.meta import changes as changes_of
+from headwater.meta import epochs, relations
 from headwater.model import Layout, RelationInfo, TableState
 from headwater.ownership.lease import Leases
 from headwater.ownership.names import Name
@@ -182,20 +182,16 @@ class Folds:
                 return []
             known = [r for r in relations.all(c) if r.state is not TableState.FAILED]
             layouts, folded = epochs.layouts_at(c, newest.id), relations.folded_times(c)
-            found = [(r, layouts[r.id], newest.index_for(r)) for r in known if r.id in layouts]
-            ranges = {
-                r.id: Range(r.origin.connection_id, r.origin.upstream_id, layout.index_for(r), index)
-                for r, layout, index in found
-                if layout.spans
-            }
-            self.changes = progress.changes(c, ranges)
+            readable = [r for r in known if r.id in layouts and layouts[r.id].spans]
+            found = [(r, layouts[r.id], newest.index_for(r)) for r in readable]
+            self.changes = changes_of.counts(c, [(r, layout.index_for(r), index) for r, layout, index in found])
             ahead = ahead_bytes(c, self._home.live.failures)
         limit = PRESSING * self._home.settings.changelog_ahead_bytes or math.inf
         pressing = {id for id, size in ahead.items() if size > limit}
         return [
             Unfolded(
-                r, self.changes[r.id], layout, i, folded[r.id], self._home.settings, r.origin.connection_id in pressing
+                *(r, self.changes[r.id], layout, i, folded[r.id], self._home.settings),
+                pressing=changes_of.connection_of(r) in pressing,
             )
             for r, layout, i in found
-            if r.id in ranges
         ]

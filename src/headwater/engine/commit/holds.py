@@ -2,6 +2,9 @@
 
 A table needs the changes that its base does not hold yet. A running statement, and the epochs that stay readable for a
 while, need the changes that the tables' layouts at that time did not hold.
+
+To add a holder (a view, a subscription), yield its `Need` in `_needs`: it is then in `SHOW HOLDS` and in the metrics,
+and retention respects it.
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ from dataclasses import dataclass
 
 from sqlalchemy.engine import Connection
 
+from headwater.meta import changes as changes_of
 from headwater.meta import epochs, relations, segments
 from headwater.model import ConnectionInfo, RelationInfo, TableState
 
@@ -29,32 +33,61 @@ class Hold:
     since: float | None  # when the oldest of them was published; None if there are none
 
 
+@dataclass(frozen=True, slots=True)
+class Need:
+    """What a holder needs of a connection's changelog: what it takes to read `relations` at `epoch` or later.
+
+    `index` is for a holder that follows the changelog itself: it needs the changes after that index.
+    """
+
+    holder: str
+    relations: tuple[RelationInfo, ...] = ()
+    epoch: int = 0
+    index: int | None = None
+
+
 def holds(c: Connection, connection: ConnectionInfo) -> list[Hold]:
     """All holders of a connection's changes, lowest index first."""
-    found = sorted((min(index, connection.committed_index), holder) for holder, index in _needs(c, connection))
     last = connection.committed_index
-    return [Hold(connection.name, who, i, last - i, segments.published_after(c, connection.id, i)) for i, who in found]
+    known: dict[tuple[int, int], int] = {}  # several pins often have the same epoch
+    found = []
+    for need in _needs(c, connection):
+        for r in need.relations:
+            if (r.id, need.epoch) not in known:
+                known[r.id, need.epoch] = needed_by(c, r, last, need.epoch)
+        indexes = [known[r.id, need.epoch] for r in need.relations]
+        found.append((min([last, *indexes, *([] if need.index is None else [need.index])]), need.holder))
+    return [
+        Hold(connection.name, who, i, last - i, segments.published_after(c, connection.id, i))
+        for i, who in sorted(found)
+    ]
 
 
 def lowest(c: Connection, connection: ConnectionInfo) -> int:
-    """The lowest index among all `holds`. A later epoch never needs more, so only the oldest is looked at."""
-    oldest, last = min(epoch for _, epoch in _read_epochs(c)), connection.committed_index
-    return min([last, *(needed_by(c, r, last, oldest) for r in relations.all(c, connection.id))])
+    """The lowest index of all `holds`, at the cost of one look at each relation however many readers it has.
+
+    A reader of a later epoch never needs more, so each relation is looked at only for its oldest one.
+    """
+    indexes = [connection.committed_index]
+    oldest: dict[int, tuple[int, RelationInfo]] = {}
+    for need in _needs(c, connection):
+        if need.index is not None:
+            indexes.append(need.index)
+        for r in need.relations:
+            if r.id not in oldest or need.epoch < oldest[r.id][0]:
+                oldest[r.id] = need.epoch, r
+    return min([*indexes, *(needed_by(c, r, connection.committed_index, epoch) for epoch, r in oldest.values())])
 
 
-def _needs(c: Connection, connection: ConnectionInfo) -> Iterator[tuple[str, int]]:
-    followed, newest, last = relations.all(c, connection.id), epochs.newest(c), connection.committed_index
+def _needs(c: Connection, connection: ConnectionInfo) -> Iterator[Need]:
+    """Everyone who holds the connection's changelog back."""
+    followed, newest = tuple(relations.all(c, connection.id)), epochs.newest(c)
     for relation in followed:
-        yield _name(relation), needed_by(c, relation, last, newest.id if newest else 0)
-    for holder, epoch in _read_epochs(c):
-        needed = [needed_by(c, r, last, epoch) for r in followed]
-        if needed:
-            yield holder, min(needed)
-
-
-def _read_epochs(c: Connection) -> list[tuple[str, int]]:
-    """Who may read which epoch."""
-    return [(HISTORY, epochs.oldest(c)), *((owner, epoch) for epoch, owner in epochs.pinned_by(c))]
+        yield Need(_name(relation), (relation,), newest.id if newest else 0)
+    if followed:
+        yield Need(HISTORY, followed, epochs.oldest(c))
+        for epoch, owner in epochs.pinned_by(c):
+            yield Need(owner, followed, epoch)
 
 
 def _name(relation: RelationInfo) -> str:
@@ -77,4 +110,4 @@ def needed_by(c: Connection, relation: RelationInfo, committed_index: int, oldes
     complete = bool(layouts) and all(x.complete for x in layouts)
     needed = min([committed_index, *(x.index_for(relation) for x in layouts if x.spans)])
     whole = complete and relation.state in (TableState.LIVE, TableState.FAILED)
-    return needed if whole else min(needed, relation.origin.begin_index)
+    return needed if whole else min(needed, changes_of.begin(relation))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from headwater.meta import changes as changes_of
 from headwater.model import CoveredSpan, Delivery, Layout, RelationInfo, Span, SpanInfo, SpanState
 
 
@@ -26,7 +27,7 @@ def _covered(relation: RelationInfo, s: SpanInfo) -> CoveredSpan:
     assert s.log_index is not None and s.cover_index is not None
     checked = s.state is SpanState.COVERED and relation.delivery is Delivery.EXACTLY_ONCE
     saw = (s.saw,) if checked and s.saw else ()
-    return CoveredSpan(s.span, s.log_index, s.cover_index, saw, relation.origin.connection_id)
+    return CoveredSpan(s.span, s.log_index, s.cover_index, saw, changes_of.connection_of(relation))
 
 
 def _whole(relation: RelationInfo, covered: Sequence[SpanInfo]) -> CoveredSpan:
@@ -41,7 +42,7 @@ def _whole(relation: RelationInfo, covered: Sequence[SpanInfo]) -> CoveredSpan:
         min(p.log_index for p in parts),
         max(p.cover_index for p in parts),
         tuple(dict.fromkeys(x for p in parts for x in p.saw)),
-        relation.origin.connection_id,
+        changes_of.connection_of(relation),
     )
 
 
@@ -52,8 +53,7 @@ def _neighbours_joined(parts: list[CoveredSpan]) -> list[CoveredSpan]:
         before = joined[-1] if joined else None
         if (
             before is not None
-            and before.span.hi is not None
-            and before.span.hi == part.span.lo
+            and before.span.meets(part.span)
             and (before.log_index, before.saw, before.connection_id) == (part.log_index, part.saw, part.connection_id)
         ):
             span, cover_index = Span(before.span.lo, part.span.hi), max(before.cover_index, part.cover_index)

@@ -10,7 +10,6 @@ from functools import partial
 
 from pyspark.sql import SparkSession
 
-from headwater import crash
 from headwater.changelog import merge
 from headwater.engine.commit.committer import Committer
 from headwater.engine.failures import Who
@@ -94,7 +93,6 @@ class Upkeep:
             now=time.time(),
             age_s=self.home.settings.segment_age_s,
             most_bytes=self.home.settings.segment_bytes,
-            at=crash.here,
         )
         return new is not None
 

@@ -10,7 +10,7 @@ from headwater import __version__
 from headwater.changelog.envelope import TableSource, envelope
 from headwater.changelog.reader import read_transactions
 from headwater.engine.home import Home
-from headwater.errors import DefinitionError
+from headwater.errors import unknown_name
 from headwater.meta import connections, relations, segments
 from headwater.model import ConnectionInfo, Epoch, RelationInfo
 from headwater.relation.changes import Changes
@@ -26,18 +26,26 @@ def changelog_rows(
     with home.meta.read() as c:
         found = connections.find(c, connection)
         if found is None:
-            raise DefinitionError(
-                "name.unknown", f"there is no connection {connection}", "SHOW CONNECTIONS lists them."
-            )
-        meant = [r for r in relations.all(c, found.id) if table is None or r.name.lower() == table.lower()]
-    if table is not None and not meant:
-        raise DefinitionError(
-            "name.unknown", f"connection {connection} has no table {table}", "SHOW TABLES lists what there is."
-        )
+            raise unknown_name("connection", connection, [x.name for x in connections.all(c)])
+        shown = [r for r in relations.named(c) if r.origin.connection_id == found.id]
+    meant = shown if table is None else _named(shown, table)
     newest = epoch.index_of(found.id)
     upto = newest if last is None else min(last, newest)
     after = max(upto - NEWEST, 0) if first is None else max(first - 1, 0)
     return (rows for relation in meant for rows in _of_table(home, changes, found, relation, after, upto))
+
+
+def _named(shown: list[RelationInfo], table: str) -> list[RelationInfo]:
+    """The relation with that name, or those that follow the upstream table: `schema.table`, or `table` if it is one."""
+    name = table.lower()
+    for match in (
+        [r for r in shown if r.name.lower() == name],
+        [r for r in shown if r.origin.name.lower() == name],
+        [r for r in shown if r.origin.table.lower() == name],
+    ):
+        if len({r.origin.name for r in match}) == 1:
+            return match
+    raise unknown_name("table", table, [*(r.name for r in shown), *(r.origin.name for r in shown)])
 
 
 def _of_table(

@@ -77,7 +77,7 @@ class Pinned:
     def behind(self, names: Collection[str] = ()) -> list[Behind]:
         """How old the relations are, by connection; `names` are further connections that the statement reads."""
         with self.home.meta.read() as c:
-            return behind(c, self.home.live.server, {s.relation.origin.connection_id for s in self.seen}, names)
+            return behind(c, self.home.live.server, {changes_of.connection_of(s.relation) for s in self.seen}, names)
 
     def show_changelog(self, view: str, connection: str, table: str | None, first: int | None, last: int | None) -> str:
         """Creates a view of a connection's changes as Debezium-shaped rows; returns its name."""
@@ -151,7 +151,7 @@ class Reader:
         if not found:
             raise unknown_name("table", name, self.names())
         with self._home.meta.read() as c:
-            old = behind(c, self._home.live.server, {found[0].relation.origin.connection_id})
+            old = behind(c, self._home.live.server, {changes_of.connection_of(found[0].relation)})
         overlay, stopped = self._overlay(found[0], epoch, self._in_use)
         missing = [text for text in (found[0].warning(), stopped) if text]
         return self._frame(self._root(), found[0], overlay), old, missing
@@ -237,17 +237,17 @@ class Reader:
         """The last index, at a transaction boundary, at which a stopped table is readable."""
         if relation.stopped_at is not None:
             return relation.stopped_at
-        start = max(layout.index_for(relation), relation.origin.begin_index)
+        start = layout.overlay_start(relation)
         with self._home.meta.read() as c:
             versions = changes_of.schemas(c, relation)
         last = decodable_until(versions, relation.columns, relation.key, start, index)
         if last < index:
-            last = max(start, self._before_transaction(relation.origin.connection_id, last + 1, index))
+            last = max(start, self._before_transaction(changes_of.connection_of(relation), last + 1, index))
         try:
             with self.overlays.use(relation, layout, last):
                 return last
         except DataError as e:  # a change is unrepresentable, or no longer there: only the base is left
-            if e.code == "data.history_missing" and not layout.settled:
+            if e.needs_resync and not layout.settled:
                 raise  # its spans were scanned at different times, and only the changelog could reconcile them
             return layout.index_for(relation)
 

@@ -119,7 +119,7 @@ class Server:
         self.backfill = Backfill(self.home, leases, self.session, partial(self._happened, Happened.SCANNED))
         self.backfill.recover()
         self.folds = Folds(self.home, leases, self.committer, base_writer, self.reader, self._guard)
-        self.watcher = Watcher(self.home, leases)
+        self.watcher = Watcher(self.home, leases, self.reader.overlays.changes)
         self.supervisor = Supervisor(self.home, partial(self._happened, Happened.PUBLISHED), self.until)
         self.pressure = Pressure(self.home, self.supervisor)
         # more often if epochs and segments live for only seconds

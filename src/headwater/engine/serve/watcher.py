@@ -7,18 +7,16 @@ from collections import defaultdict
 from dataclasses import dataclass
 from functools import partial
 
-import pyarrow.compute as pc
-
-from headwater.changelog.reader import read_table
 from headwater.decode.layout import RowLayout
 from headwater.engine.failures import Who, described
 from headwater.engine.home import Home
 from headwater.errors import DataError, FencedError, HeadwaterError
 from headwater.meta import changes as changes_of
 from headwater.meta import connections, relations, segments
-from headwater.model import ConnectionInfo, ConnectionState, Op, RelationInfo, SchemaVersion, TableState
+from headwater.model import ConnectionInfo, ConnectionState, RelationInfo, SchemaVersion, TableState
 from headwater.ownership.lease import Leases
 from headwater.ownership.names import Name
+from headwater.relation.changes import Changes
 from headwater.source.connected import passed, upstream_of
 from headwater.source.upstream import Look, Upstream, Verdict
 
@@ -50,9 +48,10 @@ class Watcher:
     A table that changed without log events is stopped. A failed look affects only its own table, and is shown.
     """
 
-    def __init__(self, home: Home, leases: Leases) -> None:
+    def __init__(self, home: Home, leases: Leases, changes: Changes) -> None:
         self._home = home
         self._leases = leases
+        self._changes = changes
         self._looks: dict[int, _Waiting] = {}  # relation → the first look that differs from the accepted one
         self._judged: dict[int, int] = {}  # relation → the last accepted schema version
 
@@ -149,11 +148,7 @@ class Watcher:
             if before.saw:
                 unseen = segments.first_unseen(c, connection.id, upstream.txn_min(before.saw), upto)
                 after = max(after, unseen)
-            pieces = changes_of.pieces(c, relation, after, upto)
-        emptying = [(path, part) for path, part in pieces if part.truncates]
-        rows = read_table(self._home.storage, emptying, after, upto)
-        found: list[int] = rows.filter(pc.equal(rows["op"], int(Op.TRUNCATE)))["txn"].to_pylist()
-        return found
+        return [txn for _, txn in self._changes.truncates(relation, after, upto)]
 
     def _record(self, relation: RelationInfo, look: Look, verdict: Verdict) -> None:
         with self._home.meta.owned(self._leases.of(Name.relation(relation.id))) as c:

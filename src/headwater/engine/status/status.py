@@ -17,8 +17,9 @@ from headwater.engine.live import Lag, Serving
 from headwater.engine.results import ConnectionStatus, JobStatus, Status, TableStatus
 from headwater.engine.status.progress import estimated_rows, seconds_left
 from headwater.errors import HeadwaterError
+from headwater.meta import changes as changes_of
 from headwater.meta import connections, epochs, progress, relations
-from headwater.meta.progress import Progress, Range
+from headwater.meta.progress import Progress
 from headwater.model import ConnectionInfo, ConnectionState, Control, Epoch, RelationInfo, TableState
 
 UNFINISHED = (TableState.DEFINED, TableState.WAITING, TableState.FILLING)
@@ -63,7 +64,7 @@ def status_of(home: Home, server: Serving | None) -> Status:
         )
         linked = tuple(_connection(seen, x) for x in known)
         lag_s = {x.id: status.lag_s for x, status in zip(known, linked, strict=True)}
-        tables = tuple(_table(seen, r, lag_s[r.origin.connection_id]) for r in found)
+        tables = tuple(_table(seen, r, lag_s[changes_of.connection_of(r)]) for r in found)
     return Status(
         home=str(home.path),
         server_pid=server.pid if server else None,
@@ -132,10 +133,10 @@ def _silence(c: Connection, x: ConnectionInfo, state: ConnectionState) -> float 
 
 
 def _table(seen: _Snapshot, r: RelationInfo, lag_s: float | None) -> TableStatus:
-    connection, p = seen.connections[r.origin.connection_id], seen.progress[r.id]
+    connection, p = seen.connections[changes_of.connection_of(r)], seen.progress[r.id]
     filling = r.shown_state == TableState.FILLING
     rate = seen.server.rate(r.id) if seen.server and filling else 0.0
-    lag = seen.lags[r.origin.connection_id]
+    lag = seen.lags[changes_of.connection_of(r)]
     error = r.error or _last_failure(seen.failures.of(table=r.id)) or connection_error(connection, seen.failures)
     return TableStatus(
         name=shown_name(r, seen.relations.values()),
@@ -176,12 +177,12 @@ def _overlays(
     known = {r.id: n for r in found if server is not None and (n := server.overlay_changes(r.id)) is not None}
     if newest is None:
         return known
-    ranges = {
-        r.id: Range(r.origin.connection_id, r.origin.upstream_id, begin, newest.index_for(r))
+    ranges = [
+        (r, begin, newest.index_for(r))
         for r in found
         if r.id not in known and (begin := reached[r.id].log_index) is not None
-    }
-    return known | progress.changes(c, ranges)
+    ]
+    return known | changes_of.counts(c, ranges)
 
 
 def _waits_for(seen: _Snapshot, r: RelationInfo, p: Progress, connection: ConnectionInfo) -> str:
@@ -197,7 +198,7 @@ def _waits_for(seen: _Snapshot, r: RelationInfo, p: Progress, connection: Connec
         return f"RESUME BACKFILL {r.name.removeprefix(relations.BESIDE)}"
     if seen.server is None:
         return "a server: start `headwater run`"
-    waits = seen.server.waiting_for(r.id) or seen.server.preparing(r.origin.connection_id)
+    waits = seen.server.waiting_for(r.id) or seen.server.preparing(changes_of.connection_of(r))
     if waits.startswith("backfill.rate_limit"):  # above 0 it continues at that rate, which is in its note
         return f"ALTER TABLE {r.name} SET (backfill.rate_limit = …): it is 0" if _limit(r) == 0 else ""
     return waits or ("" if connection.state is ConnectionState.RUNNING else f"connection {connection.name}")

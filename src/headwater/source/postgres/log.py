@@ -16,7 +16,7 @@ from psycopg.pq import ConnStatus, ExecStatus
 from psycopg.pq.abc import PGconn, PGresult
 
 from headwater.errors import HeadwaterError, Retry, SourceError
-from headwater.source.base import Inbox, Standing
+from headwater.source.base import EPOCH_S, Inbox, Standing
 from headwater.source.frames import Framing
 from headwater.source.postgres import resume
 from headwater.source.postgres.client.ask import Session, query
@@ -26,7 +26,6 @@ from headwater.source.refusals import log_broken
 from headwater.source.wakeup import Wakeup
 
 SILENCE_S = 60  # an upstream that does not even accept our bytes for this long is gone
-_EPOCH_S = 946_684_800  # 2000-01-01 UTC, the epoch of PostgreSQL's clock
 _STATUS = struct.Struct("!cqqqqB")
 _BEAT = "SELECT pg_logical_emit_message(false, 'headwater', '')"
 
@@ -122,7 +121,7 @@ class PostgresLog:
     def acknowledge(self, position: str, *, ask: bool = False) -> None:
         """Reports `position` as durable; see `Log.acknowledge`."""
         at = lsn_to_int(position)
-        now_us = int((time.time() - _EPOCH_S) * 1_000_000)
+        now_us = int((time.time() - EPOCH_S) * 1_000_000)
         try:
             self._pgconn.put_copy_data(_STATUS.pack(b"r", at, at, at, now_us, ask))
             self._pgconn.flush()
@@ -148,7 +147,7 @@ class PostgresLog:
             session = self._ready_session()
             clock = query(session, "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint")[0][0]
             position = query(session, "SELECT pg_current_wal_insert_lsn()::text")[0][0]
-        return str(position), int(clock) - int(_EPOCH_S * 1_000_000)
+        return str(position), int(clock) - EPOCH_S * 1_000_000
 
     def wake(self) -> None:
         """Makes `receive` return."""

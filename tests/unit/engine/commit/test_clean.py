@@ -107,7 +107,9 @@ def test_pieces_of_an_open_transaction_never_expire(tmp_path: Path) -> None:
     assert retention.expire(b.home.meta, b.home.storage, b.connection_id, needed_after=99, keep_s=0, now=later) == 1
 
 
-def test_files_of_a_dropped_table_go_when_no_statement_runs_that_began_before(b: Commits) -> None:
+def test_files_of_a_dropped_table_go_when_no_statement_runs_that_began_before(
+    b: Commits, monkeypatch: pytest.MonkeyPatch
+) -> None:
     change_settings(b.home, history_s=0.0)
     b.scan(0, [1], high=20)
     shown = b.committer.cover(b.relation_id)
@@ -115,14 +117,16 @@ def test_files_of_a_dropped_table_go_when_no_statement_runs_that_began_before(b:
     with b.home.meta.write() as c:
         pin = epochs.take_pin(c, shown.id, "reader")
         relations.remove(c, b.relation_id)
-    cleaner = Cleaner(b.home, b.leases, Overlays(b.home.storage, b.home.meta))
+    overlays = Overlays(b.home.storage, b.home.meta)
+    cleaner, forgotten = Cleaner(b.home, b.leases, overlays), list[int]()
+    monkeypatch.setattr(overlays.changes, "forget", forgotten.append)
     folder = b.home.path / "warehouse" / str(b.relation_id)
     cleaner.clean()
     assert folder.exists(), "a statement that began before the drop may still read it"
     with b.home.meta.write() as c:
         epochs.release_pin(c, pin)
     cleaner.clean()
-    assert not folder.exists()
+    assert not folder.exists() and forgotten == [b.relation_id], "nor do its changes stay in memory"
 
 
 def test_a_segment_that_a_filling_table_needs_outlives_its_retention(b: Commits) -> None:

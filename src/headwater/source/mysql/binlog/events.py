@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from headwater.source.base import EPOCH_S
+
 NUMBER_BYTES = 8  # a message begins with the number of the position after its event
 HEADER_BYTES = 19
 BODY = NUMBER_BYTES + HEADER_BYTES  # where an event's body begins in a message
@@ -41,4 +43,4 @@ COMPLETED_XA = 128
 
 # group states: between transactions, inside one, after a GTID event that does not yet say what it begins
 OUTSIDE, INSIDE, EXPECTING = 0, 1, 2
-EPOCH_US = 946_684_800_000_000  # 2000-01-01 UTC
+EPOCH_US = EPOCH_S * 1_000_000
