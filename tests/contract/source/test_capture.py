@@ -72,7 +72,7 @@ def wait_paused(c: Captured, commit: Callable[[], object]) -> None:
 
 
 @pytest.mark.parametrize("inside", [False, True], ids=["idle", "inside a transaction"])
-def test_a_capture_that_is_held_lives_and_publishes_nothing_more_until_it_may_go_on(
+def test_a_capture_that_is_paused_lives_and_publishes_nothing_more_until_it_may_go_on(
     upstream: Upstream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, inside: bool
 ) -> None:
     monkeypatch.setenv("HEADWATER_CAPTURE_SILENCE_S", "5")  # a sign of life every half second: two flushes

@@ -11,7 +11,7 @@ import pytest
 from headwater.engine.query.changes import changelog_rows
 from headwater.errors import DefinitionError
 from headwater.meta import relations
-from headwater.model import Column, EpochEntry, Epoch, UpstreamType
+from headwater.model import Column, Epoch, EpochEntry, UpstreamType
 from headwater.relation.changes import LoggedChanges
 from support.defined import add_table
 from support.log import Log
