@@ -79,17 +79,10 @@ def layouts_at(c: Connection, epoch_id: int) -> dict[int, Layout]:
     return {id: stored.layout(body) for id, body in rows}
 
 
-def needed_layouts(c: Connection, relation_id: int, oldest_epoch: int) -> list[Layout]:
-    """Every layout that a reader at `oldest_epoch` or later may use."""
-    rows = c.execute(
-        sa.select(layout).where(layout.c.relation_id == relation_id).order_by(layout.c.epoch_id.desc())
-    ).all()
-    needed = []
-    for row in rows:
-        needed.append(stored.layout(row.body))
-        if row.epoch_id <= oldest_epoch:
-            break
-    return needed
+def layouts_of(c: Connection, relation_id: int) -> list[tuple[int, Layout]]:
+    """The relation's layouts, newest first, each with the epoch it begins with."""
+    q = sa.select(layout.c.epoch_id, layout.c.body).where(layout.c.relation_id == relation_id)
+    return [(epoch, stored.layout(body)) for epoch, body in c.execute(q.order_by(layout.c.epoch_id.desc()))]
 
 
 def base_versions(c: Connection, relation_id: int) -> set[int]:

@@ -9,7 +9,7 @@ and retention respects it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from sqlalchemy.engine import Connection
@@ -49,12 +49,15 @@ class Need:
 def holds(c: Connection, connection: ConnectionInfo) -> list[Hold]:
     """All holders of a connection's changes, lowest index first."""
     last = connection.committed_index
+    kept: dict[int, list[_Kept]] = {}  # each layout is read once, however many readers there are
     known: dict[tuple[int, int], int] = {}  # several pins often have the same epoch
     found = []
     for need in _needs(c, connection):
         for r in need.relations:
+            if r.id not in kept:
+                kept[r.id] = _kept(c, r)
             if (r.id, need.epoch) not in known:
-                known[r.id, need.epoch] = needed_by(c, r, last, need.epoch)
+                known[r.id, need.epoch] = _needed(r, kept[r.id], last, need.epoch)
         indexes = [known[r.id, need.epoch] for r in need.relations]
         found.append((min([last, *indexes, *([] if need.index is None else [need.index])]), need.holder))
     return [
@@ -97,17 +100,35 @@ def _name(relation: RelationInfo) -> str:
 
 def needed_by(c: Connection, relation: RelationInfo, committed_index: int, oldest_epoch: int) -> int:
     """The index after which reads of the relation, at the given epoch or later, need the changelog."""
+    return _needed(relation, _kept(c, relation), committed_index, oldest_epoch)
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """A layout of a relation: since which epoch, and where the overlay over it begins (None: it has no span)."""
+
+    epoch: int
+    complete: bool
+    index: int | None
+
+
+def _kept(c: Connection, relation: RelationInfo) -> list[_Kept]:
+    """The relation's layouts, newest first."""
+    return [
+        _Kept(epoch, layout.complete, layout.index_for(relation) if layout.spans else None)
+        for epoch, layout in epochs.layouts_of(c, relation.id)
+    ]
+
+
+def _needed(relation: RelationInfo, kept: Sequence[_Kept], committed_index: int, oldest_epoch: int) -> int:
     if relation.history_missing:
         return committed_index
-    layouts = epochs.needed_layouts(c, relation.id, oldest_epoch)
+    # a reader at an epoch uses the newest layout that is not newer
+    older = next((i for i, x in enumerate(kept) if x.epoch <= oldest_epoch), len(kept))
+    layouts = kept[: older + 1]
+    indexes = [x.index for x in layouts if x.index is not None]
     if relation.stopped_at is not None:  # its newest layout needs nothing, but older epochs may read older layouts
-        return min(
-            [
-                committed_index,
-                *(x.index_for(relation) for x in layouts if x.spans and x.index_for(relation) < relation.stopped_at),
-            ]
-        )
+        return min([committed_index, *(i for i in indexes if i < relation.stopped_at)])
     complete = bool(layouts) and all(x.complete for x in layouts)
-    needed = min([committed_index, *(x.index_for(relation) for x in layouts if x.spans)])
     whole = complete and relation.state in (TableState.LIVE, TableState.FAILED)
-    return needed if whole else min(needed, changes_of.begin(relation))
+    return min([committed_index, *indexes] if whole else [committed_index, *indexes, changes_of.begin(relation)])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -111,20 +111,21 @@ def test_a_holder_that_is_added_is_listed_and_respected(log: Log, monkeypatch: p
         assert claims.enforce(c, log.info()).needed == 4
 
 
-def test_retention_looks_once_at_each_table_however_many_readers_there_are(
-    log: Log, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("look", [lowest, holds])
+def test_each_table_s_layouts_are_read_once_however_many_readers_there_are(
+    log: Log, monkeypatch: pytest.MonkeyPatch, look: Callable[[Connection, ConnectionInfo], object]
 ) -> None:
     looks: list[int] = []
-    needed_layouts = epochs.needed_layouts
+    layouts_of = epochs.layouts_of
 
-    def counted(c: Connection, relation_id: int, oldest_epoch: int) -> list[Layout]:
+    def counted(c: Connection, relation_id: int) -> list[tuple[int, Layout]]:
         looks.append(relation_id)
-        return needed_layouts(c, relation_id, oldest_epoch)
+        return layouts_of(c, relation_id)
 
     with log.home.meta.write() as c:
         tables = [add_table(c, f"t{n}", COLUMNS, ("a",), connection_id=log.id) for n in range(3)]
         for n in range(5):
             epochs.take_pin(c, epochs.publish(c, [], {}).id, f"reader:{n}")
-        monkeypatch.setattr(epochs, "needed_layouts", counted)
-        lowest(c, log.info())
+        monkeypatch.setattr(epochs, "layouts_of", counted)
+        look(c, log.info())
     assert sorted(looks) == tables
