@@ -2,5 +2,5 @@
 
 `read` relations at an epoch · `changes` the changelog as rows · `freshness` the age of results
 In: names of relations. Out: DataFrames of base and overlay. Guarantees: all at one epoch, pinned while it is read.
-Never: changes the lake.
+Never: changes what a relation holds. (A long tail becomes runs on the way, if this is the owner's process.)
 """
