@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -179,6 +180,18 @@ def test_an_owner_whose_lease_has_expired_commits_nothing_until_it_is_renewed(b:
     ((job, error),) = b.home.live.failures.of(table=b.relation_id)
     assert (job, error.code, b.delta_version()) == ("recover", "meta.unreachable", before)
     assert renewed(b.home.meta, lease) and b.cover() is not None and b.ids() == [1]
+
+
+def test_a_renewal_counts_from_before_it_was_asked_for(meta: Meta) -> None:
+    """Meta counts from some moment during the write, so the owner must count from an earlier one."""
+    held = taken(meta, lasts_s=60.0)
+    with meta.owned(held):
+        began = clock()
+        time.sleep(0.05)
+    assert held._validity.until <= began + 60.0
+    last = held._validity.until
+    held.renewed(began - 30.0)
+    assert held._validity.until == last, "an older answer takes nothing away"
 
 
 def test_every_write_of_an_owner_renews(meta: Meta) -> None:

@@ -65,6 +65,16 @@ def test_a_file_that_there_is_no_space_for_is_not_there_and_its_writer_may_retry
     assert storage.stat("a") is None
 
 
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG])
+def test_a_storage_that_is_full_says_so_whatever_its_limit_is(storage: Storage, number: int) -> None:
+    with pytest.raises(MachineError) as e, storage.create("a") as file:
+        file.write(b"half")
+        raise OSError(number, "full")
+    assert e.value.code == "home.disk_full" and storage.stat("a") is None
+    with pytest.raises(OSError, match="broken"), storage.create("a") as file:
+        raise OSError(errno.EIO, "broken")
+
+
 def test_of_two_writers_of_one_name_one_wins_and_the_other_is_told(storage: Storage) -> None:
     won = []
     with storage.create("a") as file:

@@ -75,7 +75,7 @@ def test_a_backfill_keeps_its_pace_pauses_and_goes_on(database: Any, spark: Spar
         database.execute("UPDATE t SET n = n + 100 WHERE id % 7 = 0")
         assert scanned(hw, "t") == held < ROWS, "a paused backfill reads nothing"
         hw.sql("RESUME BACKFILL t")
-        wait_for(lambda: state(hw, "t") == "live", "the table is complete", 60)
+        wait_for(lambda: state(hw, "t") == "live", "the table is complete")
         assert scanned(hw, "t") == ROWS
         assert_equal(hw.verify())
         with pytest.raises(DefinitionError, match="complete"):
@@ -90,22 +90,22 @@ def test_without_history_only_changes_count(database: Any, spark: SparkSession, 
         database.execute("ALTER TABLE t ALTER note SET STORAGE EXTERNAL")
         database.execute(f"UPDATE t SET note = {big} WHERE id IN (10, 11)")
         hw.sql("CREATE TABLE t FROM CONNECTION pg WITH (snapshot = false);")
-        wait_for(lambda: state(hw, "t") == "live", "there is nothing to read", 60)
+        wait_for(lambda: state(hw, "t") == "live", "there is nothing to read")
         assert rows(hw, "SELECT count(*) FROM t") == [(0,)]
         database.execute("INSERT INTO t VALUES (100001, 1, 'new'), (100002, 2, 'gone')")
         database.execute("UPDATE t SET n = 5 WHERE id IN (10, 20)")
         database.execute("UPDATE t SET id = 200011 WHERE id = 11")
         database.execute("DELETE FROM t WHERE id IN (30, 100002)")
         expected = database.execute("SELECT id, n, note FROM t WHERE id IN (10, 20, 100001, 200011) ORDER BY id")
-        wait_for(lambda: rows(hw, "SELECT * FROM t ORDER BY id") == expected, "what changed is there", 60)
+        wait_for(lambda: rows(hw, "SELECT * FROM t ORDER BY id") == expected, "what changed is there")
         assert [v.skipped != "" for v in hw.verify("t")] == [True]
         with pytest.raises(DefinitionError, match="without history"):
             hw.sql("RESYNC TABLE t")
         # giving up a backfill leaves what was read, and changes go on
         hw.sql("CREATE TABLE u FROM CONNECTION pg WITH (backfill.rate_limit = 200);")
-        wait_for(lambda: rows(hw, "SELECT count(*) > 0 FROM u") == [(True,)], "a part is readable", 60)
+        wait_for(lambda: rows(hw, "SELECT count(*) > 0 FROM u") == [(True,)], "a part is readable")
         hw.sql("CANCEL BACKFILL u")
-        wait_for(lambda: state(hw, "u") == "live", "nothing more is read", 60)
+        wait_for(lambda: state(hw, "u") == "live", "nothing more is read")
         ((count, highest),) = rows(hw, "SELECT count(*), max(id) FROM u")
         assert 0 < count == highest < ROWS
         database.execute(f"UPDATE u SET n = -1 WHERE id IN (1, {ROWS})")
@@ -116,7 +116,7 @@ def test_without_history_only_changes_count(database: Any, spark: SparkSession, 
             hw.sql("RESUME BACKFILL u")
         hw.sql("RESYNC TABLE u")
         hw.sql("ALTER TABLE u SET (backfill.rate_limit = 1000000)")
-        wait_for(lambda: rows(hw, "SELECT count(*) FROM u") == [(ROWS,)], "a resync reads the history", 60)
+        wait_for(lambda: rows(hw, "SELECT count(*) FROM u") == [(ROWS,)], "a resync reads the history")
         assert_equal(hw.verify("u"))
 
 
@@ -131,7 +131,7 @@ def test_tables_of_one_block_become_readable_at_the_same_epoch(
         hw.sql(
             f"BEGIN; CREATE TABLE a FROM CONNECTION pg; CREATE TABLE b FROM CONNECTION pg {options.format(0)}; COMMIT;"
         )
-        wait_for(lambda: state(hw, "a") == "live", "one is complete", 60)
+        wait_for(lambda: state(hw, "a") == "live", "one is complete")
         both = "SELECT (SELECT count(*) FROM a) AS a, (SELECT count(*) FROM b) AS b"
         (result,) = hw.sql(both)
         assert result.rows.to_pylist() == [{"a": 0, "b": 0}]
@@ -147,11 +147,11 @@ def test_tables_of_one_block_become_readable_at_the_same_epoch(
 def test_a_resync_takes_the_tables_place_at_an_epoch(database: Any, spark: SparkSession, tmp_path: Path) -> None:
     with running(database, spark, tmp_path / "home", "t") as hw:
         hw.sql("CREATE TABLE t FROM CONNECTION pg;")
-        wait_for(lambda: state(hw, "t") == "live", "the table is complete", 60)
+        wait_for(lambda: state(hw, "t") == "live", "the table is complete")
         # a rewrite whose new values are in no log: the table stops, its rows stay
         database.execute("ALTER TABLE t ALTER n TYPE text USING (n * 2)::text")
         database.execute("INSERT INTO t VALUES (100001, 'after', 'x')")
-        wait_for(lambda: state(hw, "t") == "failed", "the rewrite is noticed", 60)
+        wait_for(lambda: state(hw, "t") == "failed", "the rewrite is noticed")
         assert "RESYNC TABLE" in next(t.hint for t in hw.status().tables)
         assert rows(hw, "SELECT count(*) FROM t") == [(ROWS,)]
         hw.sql("ALTER TABLE t SET (backfill.rate_limit = 0)")
@@ -188,7 +188,7 @@ def test_a_filter_holds_for_the_history_and_for_changes(database: Any, spark: Sp
             hw.sql("CREATE TABLE f FROM CONNECTION pg WITH (backfill.filter = 'kind < ''b''');")
         quoted = wanted.replace("'", "''")
         hw.sql(f"CREATE TABLE f FROM CONNECTION pg WITH (backfill.filter = '{quoted}', backfill.rows_per_span = 100);")
-        wait_for(lambda: state(hw, "f") == "live", "the table is complete", 60)
+        wait_for(lambda: state(hw, "f") == "live", "the table is complete")
         assert rows(hw, "SELECT count(*) FROM f") == database.execute(count)
         for statement in (
             "UPDATE f SET n = 100 WHERE id % 10 = 1",  # leave
@@ -200,8 +200,8 @@ def test_a_filter_holds_for_the_history_and_for_changes(database: Any, spark: Sp
         ):
             database.execute(statement)
         expected = database.execute(count)
-        wait_for(lambda: rows(hw, "SELECT count(*) FROM f") == expected, "rows came and went", 60)
-        wait_for(lambda: state(hw, "f") == "live", "what entered is read", 60)
+        wait_for(lambda: rows(hw, "SELECT count(*) FROM f") == expected, "rows came and went")
+        wait_for(lambda: state(hw, "f") == "live", "what entered is read")
         hw.sql("FOLD TABLE f")
         assert_equal(hw.verify())
         assert rows(hw, "SELECT count(*) FROM f") == expected

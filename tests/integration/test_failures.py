@@ -11,6 +11,7 @@ import sqlalchemy as sa
 from pyspark.sql import SparkSession
 
 import headwater
+from headwater.engine.commit.folds import Folds
 from headwater.engine.results import TableStatus
 from headwater.errors import DefinitionError, HeadwaterError, SourceError, StaleWarning
 from headwater.meta import connections
@@ -54,6 +55,23 @@ def test_one_failing_table_does_not_stop_another_and_is_mended_by_its_hint(
         wait_for(lambda: table(hw, "bad").state == "live", "the table is filled anew")
         assert_equal(hw.verify("bad"))
         assert hw.sql("SELECT v FROM bad WHERE id = 1")[0].rows.to_pylist() == [{"v": "1!"}]
+
+
+def test_a_capture_that_is_too_far_ahead_waits_and_says_so_until_a_fold_has_caught_up(
+    database: Any, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Folds, "tick", lambda self: None)  # nothing is folded until somebody asks for it
+    database.execute("CREATE TABLE t (id int PRIMARY KEY)")
+    ahead = {"changelog.ahead_bytes": "1"}
+    with headwater.open(tmp_path / "home", spark=spark, settings=ahead) as hw, hw.running():
+        hw.sql(definitions(database, ["t"]))
+        wait_for(lambda: table(hw, "t").state == "live", "the table is live")
+        database.execute("INSERT INTO t VALUES (1)")
+        wait_for(lambda: "changelog.ahead" in {c.code for c in hw.status().connections}, "it says that it waits", 60.0)
+        database.execute("INSERT INTO t VALUES (2)")
+        hw.sql("FOLD TABLE t")
+        query = "SELECT id FROM t ORDER BY id"
+        wait_for(lambda: hw.sql(query)[0].rows.to_pylist() == [{"id": 1}, {"id": 2}], "it goes on after the fold", 60.0)
 
 
 @upstreams.ONE_OF

@@ -221,6 +221,53 @@ def test_a_capture_that_is_paused_notices_that_its_writer_has_died(log: Log) -> 
     writer.stop()
 
 
+def test_a_capture_that_is_stopped_while_it_is_paused_publishes_nothing(log: Log) -> None:
+    paused = threading.Event()
+    paused.set()
+    script = Script(log, [FIRST])
+    script.thread = writer = WriterThread(log.writer, lambda: None, lambda _: None)
+
+    def stop_later() -> None:
+        if script.acknowledged:  # so it is waiting
+            script.stopping.set()
+
+    Receiver(
+        *(script, writer, Heartbeat(script, 0), script.stopping),
+        extend_deadline=stop_later,
+        settings=Settings(flush_interval_s=0.0),
+        paused=paused,
+    ).run()
+    assert writer.wait_idle(30)
+    writer.stop()
+    assert log.info().last_index == 0, "it comes again after the next start"
+
+
+def test_a_capture_that_is_paused_notices_what_the_log_has_lost(log: Log) -> None:
+    paused = threading.Event()
+    paused.set()
+    script = Script(log, [FIRST])
+    script.thread = writer = WriterThread(log.writer, lambda: None, lambda _: None)
+    heartbeat, waits = Heartbeat(script, 0), list[int]()
+
+    def lose_later() -> None:
+        if script.acknowledged:  # so it is waiting
+            waits.append(1)
+            if len(waits) > 2:
+                script.stopping.set()  # it has not noticed
+            heartbeat._failure = SourceError("source.publication_missing", "it was dropped", "RESYNC TABLE t;")
+
+    receiver = Receiver(
+        *(script, writer, heartbeat, script.stopping),
+        extend_deadline=lose_later,
+        settings=Settings(flush_interval_s=0.0),
+        paused=paused,
+    )
+    with pytest.raises(SourceError):
+        receiver.run()
+    writer.stop()
+    assert log.info().last_index == 0
+
+
 def test_an_open_transaction_is_received_to_its_end_though_the_capture_is_paused(log: Log) -> None:
     """Nobody can fold a part of it, so waiting inside it would never end."""
     paused = threading.Event()

@@ -11,12 +11,13 @@ import pyarrow as pa
 import pytest
 
 from headwater.meta import relations
-from headwater.model import Bound, Column, RelationInfo, Span, UpstreamType
-from headwater.relation.changes import LoggedChanges
+from headwater.model import Bound, Column, Op, RelationInfo, Span, UpstreamType
+from headwater.relation.changes import LoggedChanges, _within
 from headwater.settings.table import Settings
 from support.defined import add_table
 from support.log import Log
 from support.messages import begin, commit, relation, row
+from support.relation import Change, changes_table, columns_of, relation_of
 
 COLUMNS = (Column("id", "INT", UpstreamType("int4", 23, ordered=True), False),)
 ROW_BYTES = 40  # about what a decoded change takes
@@ -136,3 +137,12 @@ def test_a_span_keeps_its_changes_of_every_slice(logged: Logged) -> None:
     parts = list(logged.changes(slice_changes=3).slices(logged.tables[0], 0, logged.last, within=span))
     found = [i for p in parts for i in p.table["id"].to_pylist()]
     assert found == [i for i in logged.of[1] if 10 < i <= 60] and parts[-1].upto == logged.last
+
+
+def test_a_span_also_keeps_a_change_that_moved_a_row_out_of_it() -> None:
+    columns, key = columns_of(), ("k",)
+    moved = [Change(1, 10, Op.UPDATE, {"k": 70}, old=(20,)), Change(2, 20, Op.UPDATE, {"k": 80}, old=(70,))]
+    truncate = Change(3, 30, Op.TRUNCATE, {})
+    table = changes_table([*moved, truncate], columns, key)
+    found = _within(relation_of(columns, key), table, Span(Bound(("10",)), Bound(("60",))))
+    assert found["__index"].to_pylist() == [1, 3]

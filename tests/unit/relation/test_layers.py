@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -22,7 +23,7 @@ from headwater.meta.store import Meta
 from headwater.model import Bound, CoveredSpan, Layout, Op, Part, RunInfo, Segment, Span
 from headwater.relation import layers, overlay, runs
 from headwater.relation.changes import Slice
-from headwater.relation.layers import read_layer
+from headwater.relation.layers import read_layer, write_layer
 from headwater.relation.overlay import Overlay, Overlays
 from headwater.relation.runs import RunWriter, usable
 from headwater.relation.schema import overlay_schema
@@ -261,6 +262,17 @@ def test_runs_of_large_values_are_not_merged_however_small_their_files_are(tmp_p
         made = meta_runs.live(c, 1, 0, log.last)
     assert [(r.first_index, r.last_index) for r in made] == [(1, 10), (11, 20)]
     assert all(log.storage.size(r.path) < runs.MERGED_BYTES // 8 for r in made)
+
+
+def test_a_row_group_of_large_values_has_few_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A row group is what a slice that is netted over a layer reads at once."""
+    monkeypatch.setattr(layers, "ROW_GROUP_ROWS", 1000)
+    monkeypatch.setattr(layers, "ROW_GROUP_BYTES", 4000)
+    table = pa.table({"t": ["x" * 1000] * 40})
+    write_layer(tmp_path / "layer", table, compression="none")
+    file = pq.read_metadata(tmp_path / "layer")
+    sizes = [file.row_group(i).total_byte_size for i in range(file.num_row_groups)]
+    assert file.num_rows == 40 and max(sizes) < 2 * layers.ROW_GROUP_BYTES
 
 
 def test_overlays_that_expired_leave_no_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import struct
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +14,9 @@ import pyarrow as pa
 import pytest
 
 from headwater.changelog import retention
-from headwater.errors import HeadwaterError
+from headwater.engine.commit import clean
+from headwater.engine.commit.sweep import Sweeper
+from headwater.errors import FencedError, HeadwaterError
 from headwater.meta import epochs, relations, segments
 from headwater.meta import runs as meta_runs
 from headwater.meta.store import Meta
@@ -24,12 +27,14 @@ from headwater.model import (
     Layout,
     Op,
     Part,
+    RelationInfo,
     Segment,
     Span,
     TableState,
     UpstreamType,
 )
 from headwater.ownership.lease import Leases
+from headwater.relation import overlay, runs
 from headwater.relation.layers import read_layer
 from headwater.relation.overlay import TAIL_FOLDER, Overlays
 from headwater.relation.schema import overlay_schema
@@ -38,7 +43,7 @@ from headwater.storage import LocalStorage
 from support.defined import add_table
 from support.log import Log
 from support.messages import begin, commit, relation, row
-from support.owned import acquired
+from support.owned import acquired, taken_over
 from support.relation import Change, History, ScriptedChanges, applied, columns_of, relation_of
 
 WHOLE = Span(None, None)
@@ -101,9 +106,9 @@ def test_a_run_made_during_a_fold_is_not_laid_over_the_base_that_the_fold_made(t
         epochs.publish(c, [EpochEntry(1, 10, "0/10")], {1: after})
         assert meta_runs.live(c, 1, 8, 10), "the query's run is still there"
     for reader in (owner, Overlays(storage, meta, changes=ScriptedChanges(h), sees=never)):
-        with reader.use(t, after, 10) as overlay:
+        with reader.use(t, after, 10) as used:
             rows: dict[int, dict[str, Any]] = {}
-            for layer in overlay.layers:
+            for layer in used.layers:
                 rows.update({r["k"]: r for r in read_layer(storage, t, layer.path).to_pylist()})
         netted = pa.Table.from_pylist(list(rows.values()), schema=overlay_schema(h.columns, h.key))
         assert applied(h.states[8], netted, h.columns, h.key) == (h.states[10], set())
@@ -121,21 +126,173 @@ def log(tmp_path: Path) -> Iterator[Log]:
     log.home.meta.close()
 
 
-def test_no_run_is_made_over_changes_that_the_changelog_has_lost(log: Log) -> None:
-    home, columns = log.home, (Column("a", "INT", UpstreamType("int4", 23, ordered=True), False),)
-    with home.meta.write() as c:
+def defined(log: Log) -> tuple[RelationInfo, Layout, Leases]:
+    """A table over the log whose base holds nothing of it, and its owner."""
+    columns = (Column("a", "INT", UpstreamType("int4", 23, ordered=True), False),)
+    with log.home.meta.write() as c:
         id = add_table(c, "t", columns, ("a",), connection_id=log.id, upstream_id=1)
         relations.set_state(c, id, TableState.LIVE)
         layout = Layout(id, 0, (CoveredSpan(WHOLE, 0, 0, (), log.id),), True)
         epochs.publish(c, [EpochEntry(log.id, 10, "0/1")], {id: layout})
-        leases, t = Leases(acquired(c)), relations.get(c, id)
+        return relations.get(c, id), layout, Leases(acquired(c))
+
+
+def live_runs(log: Log, t: RelationInfo) -> list[str]:
+    with log.home.meta.read() as c:
+        return [r.path for r in meta_runs.live(c, t.id, 0, 10)]
+
+
+def test_an_owner_that_lost_its_lease_makes_no_run(log: Log) -> None:
+    t, layout, leases = defined(log)
+    with log.home.meta.write() as c:
+        taken_over(c)
+    with pytest.raises(FencedError):
+        Overlays(log.home.storage, log.home.meta, leases=leases, settings=SLICES).at(t, layout, 10)
+    assert live_runs(log, t) == []
+
+
+def test_a_sweep_leaves_a_run_alone_that_is_being_written(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    t, layout, leases = defined(log)
+    written, swept = runs.write_layer, list[int]()
+
+    def sweep(*args: Any, **named: Any) -> None:
+        written(*args, **named)
+        Sweeper(log.home, leases).sweep()  # the file is there, and nobody has recorded it
+        swept.append(1)
+
+    monkeypatch.setattr(runs, "write_layer", sweep)
+    Overlays(log.home.storage, log.home.meta, leases=leases, settings=SLICES).make_runs(t, layout, 10, 0)
+    assert swept and live_runs(log, t) and all(log.home.storage.exists(path) for path in live_runs(log, t))
+
+
+def test_who_waited_for_another_to_make_the_runs_makes_none(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    t, layout, leases = defined(log)
+    overlays = Overlays(log.home.storage, log.home.meta, leases=leases)
+    turn, others = runs.RunWriter._turn, list[int]()
+
+    def late(self: runs.RunWriter, *args: Any) -> bool:
+        if not others:
+            others.append(1)
+            assert overlays.make_runs(t, layout, 10, 0) == 0  # somebody else, who was first
+        return turn(self, *args)
+
+    monkeypatch.setattr(runs.RunWriter, "_turn", late)
+    assert overlays.make_runs(t, layout, 10, 0) == 0
+    with log.home.meta.read() as c:
+        assert [(r.first_index, r.last_index) for r in meta_runs.live(c, t.id, 0, 10**6)] == [(1, 10)]
+
+
+def test_a_tail_that_has_become_runs_leaves_no_files(log: Log) -> None:
+    t, layout, leases = defined(log)
+    overlays = Overlays(log.home.storage, log.home.meta, leases=leases)
+    with overlays.use(t, layout, 10) as used:
+        assert used.temporary
+    overlays.make_runs(t, layout, 10, 0)
+    assert live_runs(log, t) and not any(log.home.storage.exists(path) for path in used.temporary)
+
+
+class Counted(Overlays):
+    """Counts who nets a tail at the same time."""
+
+    at_once = 0
+    met = threading.Event()
+
+    def _layered(self, *args: Any) -> Any:
+        self.at_once += 1
+        if self.at_once > 1:
+            self.met.set()
+        self.met.wait(0.3)
+        self.at_once -= 1
+        return super()._layered(*args)
+
+
+@pytest.mark.parametrize(("tail_changes", "together"), [(5, False), (10, True)])
+def test_long_tails_wait_for_each_other_and_short_ones_do_not(log: Log, tail_changes: int, together: bool) -> None:
+    """A slice is bounded, and many slices at once would not be."""
+    t, layout, _ = defined(log)
+    overlays = Counted(log.home.storage, log.home.meta, settings=replace(DEFAULTS, tail_changes=tail_changes))
+    overlays.met.clear()
+    threads = [threading.Thread(target=overlays.at, args=(t, layout, 10)) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert overlays.met.is_set() is together
+
+
+def test_an_overlay_that_could_not_be_made_leaves_no_files(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    t, layout, _ = defined(log)
+    overlays = Overlays(log.home.storage, log.home.meta, settings=SLICES)
+    decoded = overlays.changes.slices
+
+    def broken(*args: Any, **named: Any) -> Iterator[Any]:
+        for number, part in enumerate(decoded(*args, **named)):
+            if number == 3:
+                assert list(log.home.storage.list(TAIL_FOLDER)), "some are written"
+                raise HeadwaterError("sql.refused", "a change cannot be decoded")
+            yield part
+
+    monkeypatch.setattr(overlays.changes, "slices", broken)
+    with pytest.raises(HeadwaterError):
+        overlays.at(t, layout, 10)
+    assert list(log.home.storage.list(TAIL_FOLDER)) == []
+
+
+def test_a_sweep_takes_no_file_that_is_in_use_however_old_it_is(log: Log) -> None:
+    t, layout, _ = defined(log)
+    overlays = Overlays(log.home.storage, log.home.meta)
+    with overlays.use(t, layout, 10) as used:
+        overlays.forget(t.id)  # nobody gets it again, but it is being read
+        overlays.sweep(older_than_s=-60)
+        assert used.temporary and all(log.home.storage.exists(path) for path in used.temporary)
+    assert not any(log.home.storage.exists(path) for path in used.temporary)
+
+
+def test_an_overlay_is_made_anew_before_its_runs_may_be_gone(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    t, layout, _ = defined(log)
+    overlays = Overlays(log.home.storage, log.home.meta)
+    first = overlays.at(t, layout, 10)
+    assert overlays.at(t, layout, 10) is first
+    assert overlay.FRESH_S < clean.RETIRED_KEPT_S, "what it names is still there while it is handed out"
+    monkeypatch.setattr(overlay, "FRESH_S", 0.0)
+    assert overlays.at(t, layout, 10) is not first
+
+
+def test_a_reader_of_an_old_epoch_makes_no_runs(log: Log) -> None:
+    """They would overlap with those that readers of the newest one make."""
+    t, old, leases = defined(log)
+    new = Layout(t.id, 1, (CoveredSpan(WHOLE, 5, 0, (), log.id),), True)
+    with log.home.meta.write() as c:
+        epochs.publish(c, [EpochEntry(log.id, 10, "0/1")], {t.id: new})
+    overlays = Overlays(log.home.storage, log.home.meta, leases=leases, settings=SLICES)
+    assert overlays.at(t, old, 10).rows == 10 and live_runs(log, t) == []
+    assert overlays.at(t, new, 10).rows == 5 and live_runs(log, t) != []
+
+
+@pytest.mark.parametrize(("held_upto", "whole"), [(3, False), (4, True)])
+def test_history_is_whole_if_the_first_change_after_the_base_is_still_there(
+    log: Log, held_upto: int, whole: bool
+) -> None:
+    t, _, _ = defined(log)
+    assert retention.expire(log.home.meta, log.home.storage, log.id, needed_after=4, keep_s=-1)
+    layout = Layout(t.id, 0, (CoveredSpan(WHOLE, held_upto, 0, (), log.id),), True)
+    overlays = Overlays(log.home.storage, log.home.meta)
+    if whole:
+        assert overlays.at(t, layout, 10).rows == 6
+        return
+    with pytest.raises(HeadwaterError, match="changelog begins at 5"):
+        overlays.at(t, layout, 10)
+
+
+def test_no_run_is_made_over_changes_that_the_changelog_has_lost(log: Log) -> None:
+    home = log.home
+    t, layout, leases = defined(log)
     assert retention.expire(home.meta, home.storage, log.id, needed_after=4, keep_s=-1)
     for owner in (leases, None):
         with pytest.raises(HeadwaterError, match="changelog begins at 5") as e:
             Overlays(home.storage, home.meta, leases=owner, settings=SLICES).at(t, layout, 10)
         assert e.value.code == "data.history_missing"
-    with home.meta.read() as c:
-        assert meta_runs.live(c, id, 0, 10) == []
+    assert live_runs(log, t) == []
 
 
 def test_a_file_that_is_not_ours_does_not_stop_the_sweep(log: Log) -> None:

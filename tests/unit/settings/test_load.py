@@ -17,7 +17,7 @@ from headwater.engine.serve.supervisor import Supervisor
 from headwater.errors import InputError
 from headwater.rundir import SOCKET
 from headwater.settings.load import Given, load
-from headwater.settings.table import DEFAULTS, TABLE, Line, SetBy, Settings, lines
+from headwater.settings.table import CONF, DEFAULTS, NAMED_BY_SPARK, OURS, TABLE, Line, SetBy, Settings, lines
 
 FILE = """\
 # what was chosen for this home
@@ -132,6 +132,19 @@ def test_names_in_the_environment_from_before_there_was_a_file_still_hold(
     assert getattr(load(home), attribute) == value
     monkeypatch.setenv(variable, "")
     assert getattr(load(home), attribute) == getattr(Settings(fold_age_s=90), attribute)
+
+
+def test_the_name_of_today_wins_over_an_older_one(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HEADWATER_FOLD_AGE_S", "1")
+    monkeypatch.setenv("HEADWATER_FOLD_AGE", "2h")
+    assert load(home).fold_age_s == 7200.0 and line(load(home), "fold.age").location == "HEADWATER_FOLD_AGE"
+
+
+@pytest.mark.parametrize("name", [*OURS, *NAMED_BY_SPARK])
+def test_what_is_reserved_or_has_a_setting_of_its_own_is_no_pair_of_the_user(home: Path, name: str) -> None:
+    with pytest.raises(InputError) as e:
+        load(home, Given(values={f"{CONF}{name}": "file:x"}))
+    assert e.value.code == "settings.value" and name in e.value.message
 
 
 def test_another_file_may_be_named(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

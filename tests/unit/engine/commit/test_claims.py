@@ -178,6 +178,15 @@ def test_the_cleaner_removes_what_a_failed_table_held_back(lake: Lake) -> None:
     assert [r["index"] for r in lake.log.read(1)] == [10]
 
 
+def test_the_cleaner_removes_nothing_that_a_running_table_needs_though_the_changelog_is_too_large(lake: Lake) -> None:
+    lake.add("live", 7)
+    with lake.home.meta.write() as c:
+        c.exec_driver_sql('UPDATE connection SET options = \'{"changelog.max_bytes": "1"}\'')
+        epochs.thin(c, time.time() + 1)
+    Cleaner(lake.home, lake.leases, Overlays(lake.home.storage, lake.home.meta)).clean()
+    assert [r["index"] for r in lake.log.read(1)] == [8, 9, 10], "the rest goes before its time"
+
+
 def test_what_the_changelog_has_lost_is_an_error_and_never_no_change(lake: Lake) -> None:
     """Hazard 75's other half: a table that lost its claim must not be read as if nothing had happened since."""
     bad = lake.add("bad", 2)

@@ -12,7 +12,7 @@ from headwater.changelog import retention
 from headwater.engine.commit import claims
 from headwater.engine.commit.clean import Cleaner
 from headwater.errors import FencedError
-from headwater.meta import connections, epochs, relations, segments, tables
+from headwater.meta import connections, epochs, relations, runs, segments, tables
 from headwater.model import TableState
 from headwater.relation.overlay import Overlays
 from support.commits import Commits, span
@@ -127,6 +127,45 @@ def test_files_of_a_dropped_table_go_when_no_statement_runs_that_began_before(
         epochs.release_pin(c, pin)
     cleaner.clean()
     assert not folder.exists() and forgotten == [b.relation_id], "nor do its changes stay in memory"
+
+
+def retired(b: Commits) -> str:
+    """The file of a run that is no longer part of an overlay."""
+    path = f"runs/{b.relation_id}/{b.leases.server.permit.new_file('run', 'parquet')}"
+    with b.home.storage.create(path) as f:
+        f.write(b"x")
+    with b.home.meta.write() as c:
+        known = {"path": path, "rows": 1, "bytes": 1, "missing": False, "schema_version": 1, "base_index": 0}
+        runs.retire(c, [runs.add(c, b.relation_id, first_index=1, last_index=5, **known)])  # type: ignore[arg-type]
+    return path
+
+
+def test_a_retired_run_goes_when_no_statement_is_left_that_may_have_chosen_it(b: Commits) -> None:
+    change_settings(b.home, history_s=0.0)
+    b.scan(0, [1], high=20)
+    shown = b.committer.cover(b.relation_id)
+    assert shown is not None
+    with b.home.meta.write() as c:
+        pin = epochs.take_pin(c, shown.id, "reader")
+    path = retired(b)
+    cleaner = Cleaner(b.home, b.leases, Overlays(b.home.storage, b.home.meta))
+    cleaner.clean()
+    assert b.home.storage.exists(path), "a statement that began before may still open it"
+    with b.home.meta.write() as c:
+        epochs.release_pin(c, pin)
+    cleaner.clean()
+    assert not b.home.storage.exists(path)
+
+
+def test_a_retired_run_is_kept_for_whoever_has_just_chosen_it(b: Commits) -> None:
+    path = retired(b)
+    cleaner = Cleaner(b.home, b.leases, Overlays(b.home.storage, b.home.meta))
+    cleaner.clean()
+    assert b.home.storage.exists(path)
+    with b.home.meta.write() as c:
+        c.execute(sa.update(tables.run).values(retired_at=time.time() - 3600))
+    cleaner.clean()
+    assert not b.home.storage.exists(path)
 
 
 def test_a_segment_that_a_filling_table_needs_outlives_its_retention(b: Commits) -> None:

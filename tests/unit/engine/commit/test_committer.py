@@ -15,7 +15,7 @@ from headwater.engine.commit import committer, numbers
 from headwater.engine.commit.holes import scan_again
 from headwater.engine.guard import Guard
 from headwater.errors import DataError, FencedError
-from headwater.meta import connections, intents, relations, spans, tables
+from headwater.meta import connections, intents, relations, runs, spans, tables
 from headwater.meta.intents import Fold
 from headwater.model import SpanState, TableState
 from headwater.relation import base
@@ -209,6 +209,19 @@ def test_a_fold_takes_everything_up_to_the_newest_epoch_and_settles_what_it_took
     b.log(1, position=40, table=1)
     b.publish()
     assert b.committer.fold(b.relation_id) is None, "what came is another table's"
+
+
+def test_a_fold_retires_the_runs_that_it_took_and_no_later_one(b: Commits) -> None:
+    covered(b)
+    b.log(2, position=30)
+    b.publish()
+    known = {"rows": 1, "bytes": 1, "missing": False, "schema_version": 1, "base_index": 2}
+    with b.home.meta.write() as c:
+        for first, last in ((3, 4), (5, 5)):
+            runs.add(c, b.relation_id, first_index=first, last_index=last, path=f"run{first}", **known)  # type: ignore[arg-type]
+    assert b.committer.fold(b.relation_id, upto=4) is not None
+    with b.home.meta.read() as c:
+        assert [r.path for r in runs.live(c, b.relation_id, 0, 10)] == ["run5"]
 
 
 def test_a_fold_up_to_an_index_takes_nothing_that_came_after_it(b: Commits) -> None:

@@ -60,6 +60,13 @@ def rows_of(reader: Reader, log: Log, after: int, upto: int) -> pa.Table:
     return pa.concat_tables([s.table for s in reader.overlays.changes.slices(table(log), after, upto)])
 
 
+def test_what_somebody_reads_for_a_purpose_of_their_own_is_not_counted(log: Log) -> None:
+    log.write(begin(101), described(), inserted(1, "infinity"), commit(200))
+    (part,) = reader(log).overlays.changes.slices(table(log), 0, 1, apart=True)
+    assert part.table.num_rows == 1 and counted(log) == 0
+    assert rows_of(reader(log), log, 0, 1).num_rows == 1 and counted(log) == 1
+
+
 def test_a_value_is_counted_once_though_it_is_decoded_again_and_again(log: Log) -> None:
     for n in range(4):
         log.write(begin(101 + n), described(), inserted(n, "infinity" if n % 2 else "2026-01-01"), commit(200 + n))
