@@ -9,6 +9,7 @@ A test that starts a server or Spark without saying so fails, so that the marker
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from headwater.engine.spark import session as spark_session
 from support.lake import Lake
 from support.upstreams import Upstream
 
+TESTS = Path(__file__).parents[1]
 SPARK, POSTGRES, MARIADB, MYSQL = "spark", "postgres", "mariadb", "mysql"
 FIXTURES = {
     SPARK: {"spark", "started", "lake", "powered"},
@@ -38,6 +40,8 @@ def mark(item: pytest.Item) -> None:
     found |= {marker for folder, marker in FOLDERS.items() if item.path.parent.as_posix().endswith(folder)}
     callspec = getattr(item, "callspec", None)
     found.update(of_parameters(callspec.params.values() if callspec else ()))
+    if "unit" in item.path.relative_to(TESTS).parts:
+        found.discard(SPARK)  # there a `lake` is a home without a server; whoever starts Spark there fails
     for marker in sorted(found):
         item.add_marker(marker)
 

@@ -16,15 +16,17 @@ from headwater.rundir import LOCK, lock
 from headwater.rundir.files import NAME
 from headwater.rundir.lock import ServerLock, owner
 
-WAITS = "import sys; sys.stdin.readline()  # headwater"  # a process that looks like one of ours
+WAITS = "print(flush=True); input()  # headwater"  # a process that looks like one of ours
 
 
 @pytest.fixture
 def left(tmp_path: Path) -> subprocess.Popen[str]:
     """What a killed server has left running: its JVM, say."""
-    process = subprocess.Popen([sys.executable, "-c", WAITS], stdin=subprocess.PIPE, text=True)
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    process = subprocess.Popen([sys.executable, "-c", WAITS], **pipes)  # type: ignore[call-overload]
+    process.stdout.readline()  # until then its command line may still be empty
     (tmp_path / LOCK).write_text(json.dumps([1 << 30, process.pid]))
-    return process
+    return process  # type: ignore[no-any-return]
 
 
 def test_a_second_server_is_refused_and_told_who_runs(tmp_path: Path) -> None:
@@ -47,7 +49,7 @@ def test_what_an_earlier_server_left_running_is_waited_for(tmp_path: Path, left:
     taking.join(0.3)
     assert taking.is_alive()
     assert left.pid in json.loads((tmp_path / LOCK).read_text()), "known to the next one, too, if this one dies"
-    left.communicate("")
+    left.communicate("\n")
     taking.join(30)
     assert not taking.is_alive()
     taken.release()
@@ -60,7 +62,7 @@ def test_what_does_not_end_is_named(
     with pytest.raises(MachineError) as e:
         ServerLock(tmp_path).take()
     assert f"kill -9 {left.pid}" in e.value.hint
-    left.communicate("")
+    left.communicate("\n")
 
 
 def test_a_process_of_somebody_else_that_has_the_same_id_is_not_waited_for(tmp_path: Path) -> None:
@@ -71,6 +73,18 @@ def test_a_process_of_somebody_else_that_has_the_same_id_is_not_waited_for(tmp_p
     taken.release()
     other.kill()
     other.wait(30)
+
+
+def test_a_server_that_has_the_id_of_an_earlier_one_does_not_wait_for_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a container every server may have the same id."""
+    monkeypatch.setattr(lock, "GONE_S", 0.1)
+    monkeypatch.setattr(lock, "_is_ours", lambda pid: True)
+    (tmp_path / LOCK).write_text(json.dumps([os.getpid()]))
+    taken = ServerLock(tmp_path)
+    taken.take()
+    taken.release()
 
 
 def test_a_directory_keeps_its_name_whatever_the_machine_is_called(
