@@ -292,6 +292,7 @@ CODES: dict[str, Code] = {
     "home.missing": Code(MachineError, "There is no home in the directory."),
     "home.newer": Code(MachineError, "The home was written by a newer version of Headwater."),
     "home.locked": Code(MachineError, "Another server is running on this home."),
+    "home.foreign": Code(MachineError, "The lake in this home belongs to another meta."),
     "home.unusable": Code(MachineError, "The home directory cannot be used."),
     "home.disk_full": Code(MachineError, "There is no space left for the home."),
     "spark.no_java": Code(MachineError, "There is no Java to run Spark on."),

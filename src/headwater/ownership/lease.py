@@ -131,6 +131,11 @@ def forget(c: Connection, what: Name) -> None:
     c.execute(sa.delete(lease).where(lease.c.name == str(what)))
 
 
+def ever_acquired(c: Connection) -> bool:
+    """Whether anything has ever had an owner."""
+    return c.execute(sa.select(lease.c.name).limit(1)).first() is not None
+
+
 def holder(c: Connection, what: Name) -> Owner | None:
     """The last owner of something; None if it never had one."""
     text = c.execute(sa.select(lease.c.owner).where(lease.c.name == str(what))).scalar()

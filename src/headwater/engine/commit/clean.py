@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from dataclasses import dataclass, field
 from functools import partial
@@ -18,6 +19,9 @@ from headwater.relation.overlay import Overlays
 
 RETIRED_KEPT_S = 120.0  # by then every reader that chose a file has opened it
 OF_TABLES, OF_CONNECTIONS = ("warehouse", "runs"), ("changelog", "aside")  # one folder in each per id
+FOLDERS = (*OF_TABLES, *OF_CONNECTIONS)
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -68,9 +72,7 @@ class Cleaner:
 
         A late task or capture can create the folder again, and it is deleted again. Ids are never reused.
         """
-        found = [
-            (folder, child) for folder in (*OF_TABLES, *OF_CONNECTIONS) for child in self.home.storage.folders(folder)
-        ]
+        found = [(folder, child) for folder in FOLDERS for child in self.home.storage.folders(folder)]
         with self.home.meta.read() as c:  # after listing the folders: a table is known before it has one
             oldest, newest = epochs.pins(c)
             tables, known = {str(r.id) for r in relations.all(c)}, {str(x.id) for x in connections.all(c)}
@@ -80,6 +82,7 @@ class Cleaner:
             path = f"{folder}/{child}"
             last = self._dropped.setdefault(path, newest)
             if oldest is None or oldest > last:
+                log.info("removing the files of something dropped folder=%s", path)
                 self.home.storage.remove_folder(path)
                 del self._dropped[path]
                 if folder in OF_TABLES:
