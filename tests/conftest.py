@@ -53,7 +53,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """What one of several workers (`make test` has three) runs together: all tests of one Spark, else those of a file."""
+    """What one of several workers runs together: all tests of one Spark, else those of a file."""
     from xdist.scheduler import LoadScopeScheduling
 
     class Together(LoadScopeScheduling):  # type: ignore[misc]
