@@ -74,6 +74,7 @@ def test_a_filling_table_is_at_every_epoch_the_upstream_at_that_cut(
     database.execute(f"INSERT INTO t SELECT i, i FROM generate_series(0, {KEYS - 1}, 2) i")
     first = keep_history(database)
     steps = Steps(monkeypatch)
+    monkeypatch.setenv("HEADWATER_CAPTURE_SILENCE_S", "600")  # it is stopped for as long as a scan and a cover take
     with headwater.open(tmp_path / "home", spark=spark) as hw, hw.running():
         writers = Writers(database, seed, keys=KEYS, pause_s=0.05, truncates=0.0)  # an empty table has no spans to plan
         try:
