@@ -9,6 +9,7 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
+import pytest
 from pyspark.sql import SparkSession
 
 import headwater
@@ -43,8 +44,9 @@ def backfill(server: Remote, name: str) -> dict[str, Any]:
 
 
 def test_a_backfill_tells_what_it_waits_for_how_far_it_is_and_what_was_counted(
-    database: Any, spark: SparkSession, tmp_path: Path
+    database: Any, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("HEADWATER_CAPTURE_SILENCE_S", "600")  # it is stopped until its lag was seen
     database.execute("CREATE TABLE orders (id int PRIMARY KEY, v text)")
     database.execute(f"INSERT INTO orders SELECT i, 'v' || i FROM generate_series(1, {ROWS}) i")
     database.execute("ANALYZE orders")
