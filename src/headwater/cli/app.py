@@ -130,6 +130,9 @@ def sql(
 @app.command()
 def verify(
     table: Annotated[str | None, typer.Argument(metavar="[TABLE]", help="One table [default: all].")] = None,
+    master: Master = None,
+    set: Set = None,
+    config_file: Config = None,
     home: Home = None,
     json: Json = False,
 ) -> None:
@@ -137,12 +140,15 @@ def verify(
     from headwater.cli.verify import verify as carry_out
 
     with envelope.around("verify", json, home) as reply:
-        reply.result, reply.ok = carry_out(table, config.home_from(home), quiet=json)
+        given = Given.of(config_file, set, master)
+        reply.result, reply.ok = carry_out(table, config.home_from(home), quiet=json, given=given)
 
 
 @app.command()
 def status(
     once: Annotated[bool, typer.Option("--once", help="Print it once and exit, even on a terminal.")] = False,
+    set: Set = None,
+    config_file: Config = None,
     home: Home = None,
     json: Json = False,
 ) -> None:
@@ -150,7 +156,8 @@ def status(
     from headwater.cli.status import status as carry_out
 
     with envelope.around("status", json, home) as reply:
-        reply.result = carry_out(config.home_from(home), once=once, quiet=json)
+        given = Given.of(config_file, set, None)
+        reply.result = carry_out(config.home_from(home), once=once, quiet=json, given=given)
 
 
 @app.command()

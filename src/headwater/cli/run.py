@@ -49,8 +49,7 @@ def run(
     hw.on_notice = lambda text: err.print(render.warning(text))  # the console that a live screen uses
     try:
         work = partial(hw.run, text, once=once, fold=fold, metrics_port=metrics_port, until=until)
-        if once:
-            hw.require(text)
+        hw.require(text)
         if not quiet:
             err.print(f"home {home}; Ctrl-C stops, the next start continues")
         at = f"metrics at http://127.0.0.1:{metrics_port}/metrics" if metrics_port else ""

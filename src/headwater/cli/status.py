@@ -19,20 +19,21 @@ from headwater.cli.reach import open_home, reach
 from headwater.cli.screen import STYLES, behind, notes, overview, size
 from headwater.engine.results import ConnectionStatus, Status
 from headwater.errors import MachineError
+from headwater.settings.load import NOTHING, Given
 
 REFRESH_S = 1.0
 
 
-def status(home: Path, *, once: bool, quiet: bool) -> dict[str, Any]:
+def status(home: Path, *, once: bool, quiet: bool, given: Given = NOTHING) -> dict[str, Any]:
     """Prints the status once, or shows it on a terminal until Ctrl-C; returns the envelope's result."""
     out = render.console(sys.stdout)
     if quiet or once or not out.is_terminal:
-        with reach(home) as engine:
+        with reach(home, given) as engine:
             found = engine.status()
         if not quiet:
             out.print(report(found, out.width))
         return found.as_dict()
-    hw = open_home(home)
+    hw = open_home(home, given)
     try:
         return watch(out, hw.status, lambda: time.sleep(REFRESH_S)).as_dict()
     finally:

@@ -15,11 +15,12 @@ from headwater.cli import render
 from headwater.cli.reach import busy, reach
 from headwater.cli.words import who
 from headwater.engine.results import Verified
+from headwater.settings.load import NOTHING, Given
 
 
-def verify(table: str | None, home: Path, *, quiet: bool) -> tuple[list[dict[str, Any]], bool]:
+def verify(table: str | None, home: Path, *, quiet: bool, given: Given = NOTHING) -> tuple[list[dict[str, Any]], bool]:
     """Compares and prints; returns the envelope's result and whether everything compared was equal."""
-    with reach(home) as engine, busy("comparing …"):
+    with reach(home, given) as engine, busy("comparing …"):
         found = engine.verify(table)
     if not quiet:
         out = render.console(sys.stdout)

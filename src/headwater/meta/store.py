@@ -55,6 +55,10 @@ def _named_leases(c: Connection) -> None:
         c.execute(sa.update(tables.lease).where(tables.lease.c.name == name).values(name=new, expires_at=0.0))
 
 
+def _known_lake(c: Connection) -> None:
+    c.exec_driver_sql("ALTER TABLE home ADD COLUMN lake TEXT")
+
+
 # version → what migrates a home of that version to the next one
 MIGRATIONS: dict[int, Callable[[Connection], None]] = {
     1: _control_of_backfills,
@@ -62,6 +66,7 @@ MIGRATIONS: dict[int, Callable[[Connection], None]] = {
     3: _renamed_notices,
     4: _schema_versions,
     5: _named_leases,
+    6: _known_lake,
 }
 
 

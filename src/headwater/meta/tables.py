@@ -14,12 +14,17 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-VERSION = 6
+VERSION = 7
 
 metadata = MetaData()
 Id = BigInteger().with_variant(Integer, "sqlite")  # SQLite autoincrements only INTEGER PRIMARY KEY
 
-home = Table("home", metadata, Column("version", Integer, nullable=False))
+home = Table(
+    "home",
+    metadata,
+    Column("version", Integer, nullable=False),
+    Column("lake", Text),  # the id of the lake that this meta describes; NULL until a server has run
+)
 
 connection = Table(
     "connection",

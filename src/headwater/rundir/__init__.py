@@ -9,6 +9,6 @@ Never: ownership in meta (see `ownership.lease`); a file of the lake.
 
 from __future__ import annotations
 
-from headwater.rundir.files import FILES, FOLDERS, LOCK, META, SOCKET, private_file, usable_home
+from headwater.rundir.files import FILES, FOLDERS, LAKE, LOCK, META, SOCKET, private_file, usable_home
 
-__all__ = ["FILES", "FOLDERS", "LOCK", "META", "SOCKET", "private_file", "usable_home"]
+__all__ = ["FILES", "FOLDERS", "LAKE", "LOCK", "META", "SOCKET", "private_file", "usable_home"]

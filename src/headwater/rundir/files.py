@@ -13,6 +13,7 @@ META = "meta.db"  # SQLite creates its other files with the same mode
 LOCK = "lock"
 SOCKET = "server.sock"
 NAME = "server.id"
+LAKE = "lake.id"  # of the lake, which is in the same directory
 FOLDERS = ("changelog", "aside", "warehouse", "runs", "logs", "tmp")
 FILES = (
     META,
@@ -21,6 +22,7 @@ FILES = (
     f"{META}-journal",
     LOCK,
     NAME,
+    LAKE,
     SOCKET,
     "permit",  # written by earlier versions; not used
     "history",

@@ -18,6 +18,7 @@ import pytest
 from headwater.cli import envelope
 from headwater.cli.app import app
 from headwater.cli.shell import MORE, PROMPT, statements
+from headwater.engine.home import Home
 from headwater.engine.results import Behind, Result, Status, TableStatus, Verified
 from headwater.engine.running import AS_IT_IS, Wanted
 from headwater.engine.serve import remote, wire
@@ -193,11 +194,32 @@ def test_the_program_itself_starts_and_ends_with_the_status() -> None:
 def test_a_metrics_port_that_is_taken_is_told_and_nothing_claims_to_be_served_there(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
-        command = [*PROGRAM, "run", "--home", str(tmp_path / "home"), "--metrics-port", port]
+        file = tmp_path / "empty.sql"
+        file.write_text("-- nothing yet\n")
+        command = [*PROGRAM, "run", str(file), "--home", str(tmp_path / "home"), "--metrics-port", port]
         asked = subprocess.run(command, capture_output=True, text=True, check=False)
     assert asked.returncode == MachineError.exit_status, asked.stderr
     assert "Traceback" not in asked.stderr
     assert f"cannot serve metrics on port {port}" in asked.stderr and "metrics at" not in asked.stderr
+
+
+def test_a_mistyped_home_is_not_created(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert headwater("run", "--home", str(tmp_path / "typo")) == MachineError.exit_status
+    assert "home.missing" in capsys.readouterr().err and not (tmp_path / "typo").exists()
+
+
+def test_status_and_verify_take_the_settings_that_name_the_meta(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text("[meta]\nurl = 'env:NO_SUCH_VARIABLE'\n")
+    Home.open(tmp_path / "home").meta.close()
+    home = ("--home", str(tmp_path / "home"))
+    for given in (("--config", str(file)), ("--set", "meta.url=env:NO_SUCH_VARIABLE")):
+        for command in (("status", "--once"), ("verify",)):
+            assert headwater(*command, *given, *home) == DefinitionError.exit_status
+            assert "NO_SUCH_VARIABLE is not set" in capsys.readouterr().err
+    assert headwater("status", "--once", *home) == 0
 
 
 def test_the_shell_reads_until_a_statement_ends() -> None:
@@ -229,6 +251,8 @@ import sys, time, signal
 from headwater.cli import run as command, envelope
 from headwater.errors import HeadwaterError
 class Home:
+    def require(self, text):
+        pass
     def run(self, text, *, once, fold, progress, **options):
         try:
             progress([])

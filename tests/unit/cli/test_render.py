@@ -128,7 +128,7 @@ def test_csv_tells_null_from_empty_and_is_read_back(rows: list[tuple[str | None,
     read = list(csv.reader(io.StringIO(body, newline="")))
     assert read == [["a", "b"], *[[a or "", b or ""] for a, b in rows]]
     if rows == [(None, "")]:
-        assert body == 'a,b\r\n,""\r\n'
+        assert body == 'a,b\n,""\n'
 
 
 def test_a_table_puts_numbers_right_and_shows_null() -> None:

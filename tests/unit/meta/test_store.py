@@ -18,6 +18,7 @@ from support.owned import acquired
 
 # what later versions brought to the schema, newest first
 SINCE_1 = (
+    "ALTER TABLE home DROP COLUMN lake",
     "ALTER TABLE segment DROP COLUMN oldest_at",
     "ALTER TABLE run DROP COLUMN base_index",
     *(f"ALTER TABLE {table} DROP COLUMN schema_version" for table in ("relation", "run")),

@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 from headwater import crash
 from headwater.capture.until import Until
 from headwater.config import LEASE_S
-from headwater.engine.commit import clean, epoch
+from headwater.engine.commit import epoch
 from headwater.engine.commit.base_writer import BaseWriter
 from headwater.engine.commit.clean import Cleaner
 from headwater.engine.commit.committer import Committer
@@ -30,6 +30,7 @@ from headwater.engine.home import Home
 from headwater.engine.live import Lag
 from headwater.engine.query.read import Reader
 from headwater.engine.serve import journal
+from headwater.engine.serve.identity import check_lake
 from headwater.engine.serve.pressure import Pressure
 from headwater.engine.serve.supervisor import Supervisor
 from headwater.engine.serve.watcher import Watcher
@@ -191,18 +192,9 @@ class Server:
         """Acquires the lease on everything.
 
         The lease of an earlier server of this directory is taken over: the lock proves that it is gone. The lease of a
-        server elsewhere that uses the same meta must expire first. A meta that nobody has ever used cannot be the
-        one that describes an existing lake: to its cleaner, everything there would be the files of dropped tables.
+        server elsewhere that uses the same meta must expire first.
         """
-        with self.home.meta.read() as c:
-            unused = not lease.ever_acquired(c)
-        if unused and any(self.home.storage.folders(folder) for folder in clean.FOLDERS):
-            raise MachineError(
-                "home.foreign",
-                f"{self.home.path} has a lake, but its meta is new: meta.db was lost, or it belongs to another meta",
-                "Restore meta.db from a backup, or name the lake's meta (--config, --set meta.url=…); "
-                "to start over, choose another home.",
-            )
+        check_lake(self.home)
         deadline = time.monotonic() + LEASE_S + TICK_S
         while True:
             with self.home.meta.write() as c:

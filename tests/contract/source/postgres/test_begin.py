@@ -130,8 +130,9 @@ def test_tables_are_added_and_dropped_any_number_of_times(session: Any) -> None:
 
 
 def test_tables_of_others_give_the_statement_for_their_owner(database: Any, pg: EmbeddedPostgres) -> None:
-    database.execute("CREATE TABLE t (a int PRIMARY KEY)")
-    pg.execute("CREATE ROLE guest LOGIN REPLICATION PASSWORD 'p'")
+    database.execute("CREATE TABLE t (a int PRIMARY KEY); CREATE TABLE of_superuser (a int PRIMARY KEY)")
+    pg.execute("CREATE ROLE guest LOGIN REPLICATION PASSWORD 'p'; CREATE ROLE host")
+    database.execute("ALTER TABLE t OWNER TO host")
     try:
         with endpoint_of(database, user="guest", password="p").connect() as session:
             with pytest.raises(HeadwaterError) as e:
@@ -145,11 +146,14 @@ def test_tables_of_others_give_the_statement_for_their_owner(database: Any, pg: 
                 publication.add_table(session, "ours", "public", "t")
             assert e.value.code == "source.privilege"
             assert 'Run as a superuser: ALTER PUBLICATION "ours" ADD TABLE ONLY "public"."t";' in e.value.hint
-            assert f'Or, for all tables of its owner: GRANT "{pg.user}" TO "guest";' in e.value.hint
-            pg.execute(f'GRANT "{pg.user}" TO guest')
+            assert 'Or, for all tables of its owner: GRANT "host" TO "guest";' in e.value.hint
+            with pytest.raises(HeadwaterError) as e:
+                publication.add_table(session, "ours", "public", "of_superuser")
+            assert "GRANT" not in e.value.hint, "nobody should become a superuser"
+            pg.execute("GRANT host TO guest")
             publication.add_table(session, "ours", "public", "t")
     finally:
-        database.execute("DROP PUBLICATION IF EXISTS ours; DROP OWNED BY guest; DROP ROLE guest")
+        database.execute("DROP PUBLICATION IF EXISTS ours; DROP OWNED BY guest, host; DROP ROLE guest, host")
 
 
 def test_default_names_are_valid_and_differ(session: Any) -> None:

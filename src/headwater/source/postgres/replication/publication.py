@@ -120,9 +120,14 @@ def add_table(session: Session, name: str, schema: str, table: str, *, create: b
 
 
 def _membership(session: Session, schema: str, table: str) -> str:
-    """The statement that lets our user publish all tables of this table's owner."""
+    """The statement that lets our user publish all tables of this table's owner; none if that is a superuser."""
     named = (qualified(schema, table),)
-    owner = query(session, "SELECT pg_get_userbyid(relowner) FROM pg_class WHERE oid = to_regclass(%s)", named)
+    owner = query(
+        session,
+        "SELECT r.rolname FROM pg_class t JOIN pg_roles r ON r.oid = t.relowner "
+        "WHERE t.oid = to_regclass(%s) AND NOT r.rolsuper",
+        named,
+    )
     if not owner:
         return ""
     grant = f"GRANT {quote_identifier(owner[0][0])} TO {quote_identifier(session.info.user)};"

@@ -1,0 +1,60 @@
+"""Which lake a meta describes: both carry the same id, so that no server ever cleans up another's lake."""
+
+from __future__ import annotations
+
+import uuid
+
+import sqlalchemy as sa
+
+from headwater.engine.commit import clean
+from headwater.engine.home import Home
+from headwater.errors import MachineError
+from headwater.meta import tables
+from headwater.ownership import lease
+from headwater.rundir import LAKE
+
+
+def check_lake(home: Home) -> None:
+    """Raises unless this meta describes this lake; gives a new lake its id.
+
+    To a cleaner with another meta, the whole lake would be the files of dropped tables. The lake gets its id before
+    meta does: a meta with an id thus has a lake, and a crash in between leaves a lake that is empty, or that belongs
+    to a meta of an earlier version, which had no ids.
+    """
+    with home.meta.read() as c:
+        known = c.execute(sa.select(tables.home.c.lake)).scalar()
+        unused = not lease.ever_acquired(c)
+    found = _found(home)
+    if known is None:
+        if unused and any(home.storage.folders(folder) for folder in clean.FOLDERS):
+            raise _foreign(home, "a lake, but its meta is new: meta.db was lost, or it belongs to another meta")
+        found = found or _create(home)
+        with home.meta.write() as c:
+            c.execute(sa.update(tables.home).where(tables.home.c.lake.is_(None)).values(lake=found))
+            known = c.execute(sa.select(tables.home.c.lake)).scalar()  # another server may have been first
+    if found != known:
+        has = "another lake than" if found else f"no {LAKE}, so it is not"
+        raise _foreign(home, f"{has} the lake that its meta describes")
+
+
+def _found(home: Home) -> str | None:
+    try:
+        return home.storage.read(LAKE).decode().strip()
+    except FileNotFoundError:
+        return None
+
+
+def _create(home: Home) -> str:
+    made = str(uuid.uuid4())
+    with home.storage.create(LAKE) as file:
+        file.write(f"{made}\n".encode())
+    return made
+
+
+def _foreign(home: Home, has: str) -> MachineError:
+    return MachineError(
+        "home.foreign",
+        f"{home.path} has {has}",
+        "Restore meta.db and the lake from one backup, or name the lake's own meta (--config, --set meta.url=…); "
+        "to start over, choose another home.",
+    )
