@@ -1,6 +1,7 @@
 """Named crash points: places at which a fault test kills the process like `kill -9`.
 
-`HEADWATER_CRASH=name` kills the first time the point is reached, `name:N` the Nth time.
+`HEADWATER_CRASH=name` kills the first time the point is reached, `name:N` the Nth time. With `name:N:FILE` only one of
+several processes dies: the one that creates the file.
 """
 
 from __future__ import annotations
@@ -47,11 +48,21 @@ def here(name: str) -> None:
     wanted = config.crash_point()
     if wanted is None:
         return
-    point, _, nth = wanted.partition(":")
+    point, _, rest = wanted.partition(":")
     if point == name:
+        nth, _, once = rest.partition(":")
         _reached[name] += 1
-        if _reached[name] >= int(nth or 1):
+        if _reached[name] >= int(nth or 1) and (not once or _first(once)):
             os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _first(once: str) -> bool:
+    """Whether this process is the first to create the file."""
+    try:
+        os.close(os.open(once, os.O_CREAT | os.O_EXCL))
+    except FileExistsError:
+        return False
+    return True
 
 
 def scan_hook(name: str) -> None:

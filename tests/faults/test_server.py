@@ -89,12 +89,13 @@ def kill_along(chain: tuple[str, ...], upstream: Upstream, lake: Lake, seed: int
             print(f"point {point}", flush=True)
             lake.file.write_text(upstream.definitions((*LEDGERS, *TABLES[: i + 1])))
             settings = SOON if point in ("base.upkept", "segments.merged") else {}
-            at = f"{point}:10" if point == "scan.half" else point  # each worker dies at its tenth batch
-            lake.start(crash=at, **settings)
+            once = lake.home.parent / f"{point}.once"
+            lake.start(crash=f"{point}:3:{once}" if point == "scan.half" else point, **settings)
             if point.startswith("fold"):
                 _fold(lake)
-            if point == "scan.half":  # kills a Spark worker: the server lives on and scans again
+            if point == "scan.half":  # kills one Spark worker: the server lives on and scans again
                 lake.wait_live()
+                assert once.exists()
                 lake.kill()
             else:
                 lake.wait_dead()

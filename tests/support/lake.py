@@ -153,4 +153,4 @@ def await_equal(verify: Callable[[], Sequence[Verified] | None], *, filling: boo
         left_out = [v for v in found if v.skipped]
         return bool(found) and (len(left_out) < len(found) if filling else not left_out)
 
-    wait_for(compared, "a table is compared" if filling else "every table is compared", 120.0)
+    wait_for(compared, "a table is compared" if filling else "every table is compared")

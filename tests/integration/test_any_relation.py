@@ -1,0 +1,90 @@
+"""Relations that no upstream table is: keys with NULLs, and every type that Delta stores."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from headwater.model import Column, Span, UpstreamType
+from headwater.relation import read, runs
+from headwater.settings.table import DEFAULTS, Settings
+from support.owned import acquired
+from support.relation import Change, History, Lake, Row, Rows
+
+NONE = UpstreamType("", 0)
+NESTED = "STRUCT<x: INT, `y``z: w`: MAP<STRING, ARRAY<DECIMAL(10,2)>>>"
+COLUMNS = (
+    Column("n", "BIGINT", NONE),
+    Column("k", "INT", NONE),
+    Column("k2", "STRING", NONE),
+    Column("s", NESTED, NONE),
+    Column("m", "MAP<STRING, STRUCT<a: DATE>>", NONE),
+)
+
+
+class Groups(History):
+    """Rows with keys that may be NULL, in part or as a whole; every change carries its whole row."""
+
+    def _key(self) -> tuple[Any, ...]:
+        return self.rng.choice([None, *range(4)]), self.rng.choice([None, "", "a"])
+
+    def _row(self, key: tuple[Any, ...]) -> Row:
+        inner = self.rng.choice([None, {}, {"p": [None], "q": []}])
+        row = {
+            "n": self.rng.randrange(10**9),
+            "s": self.rng.choice([None, {"x": self.rng.choice([None, 1]), "y`z: w": inner}]),
+            "m": self.rng.choice([None, {}, {"u": None, "v": {"a": None}}]),
+        }
+        return {**row, "k": key[0], "k2": key[1]}
+
+    def _update(self, state: Rows, free: list[tuple[Any, ...]], index: int) -> Change:
+        change = super()._update(state, free, index)
+        assert not change.missing, "no column of a view's change is ever missing"
+        return change
+
+
+def plain(rows: Rows) -> Rows:
+    """The rows with Spark's and Arrow's containers as dictionaries."""
+    return {k: {name: _plain(value) for name, value in row.items()} for k, row in rows.items()}
+
+
+def _plain(value: Any) -> Any:
+    if hasattr(value, "asDict"):
+        value = value.asDict()
+    if isinstance(value, dict):
+        return {k: _plain(v) for k, v in value.items()}
+    return value
+
+
+@pytest.mark.parametrize(
+    ("replaced_bytes", "broadcast"), [(DEFAULTS.replaced_bytes, True), (0, True), (0, False)], ids=str
+)
+def test_keys_with_nulls_and_nested_values_are_read_folded_and_merged(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, replaced_bytes: int, broadcast: bool
+) -> None:
+    seed = int(__import__("os").environ.get("SEED", random.randrange(1 << 30)))
+    print(f"seed {seed}")
+    if not broadcast:
+        monkeypatch.setattr(read, "BROADCAST_KEYS", 2)
+        monkeypatch.setattr(read, "SORTED_ROWS", 5)
+    h = Groups(COLUMNS, ("k", "k2"), random.Random(seed), truncates=False)
+    h.begin(8)
+    lake = Lake(spark, tmp_path, h, at_once=7)
+    lake.settings = Settings(replaced_bytes=replaced_bytes)
+    lake.scan(Span(None, None), 0, at=0)
+    lake.fold(lake.layout(), 0)
+    with lake.meta.write() as c:
+        lease = acquired(c)
+    writer = runs.RunWriter(lake.storage, lake.meta, lake.overlays.changes)
+    for version in (2, 3):
+        h.run(25)
+        index = lake.publish()
+        layout = lake.layout()
+        writer.write(lake.relation, layout, index - 5, lake.overlays._sees(lake.relation), lease, limit=5)
+        assert plain(lake.read(layout, index)) == h.states[index]
+        lake.fold(layout, index, version=version)
+        assert plain(lake.read(lake.layout(), index)) == h.states[index]
