@@ -18,7 +18,7 @@ demo: setup
 	$(BIN)/headwater demo
 
 test: setup
-	$(BIN)/python -m pytest -q --durations=10 -n 3 --dist loadscope --no-loadscope-reorder tests
+	$(BIN)/python -m pytest -q --durations=10 -n 2 --dist loadscope --no-loadscope-reorder tests
 
 test-unit: setup
 	$(BIN)/python -m pytest -q tests/unit tests/docs

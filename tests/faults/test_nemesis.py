@@ -138,7 +138,7 @@ EVENTS = (
     *(drop_and_create, resync, resync, change_pace, change_pace, rewrite, long_transaction, long_transaction),
 )
 SHORT = (resync, kill_server, rewrite, long_transaction, crash_upstream, change_pace, kill_capture)
-SAMPLE = 4  # of them in a short storm: each costs a start of the server, or nearly
+SAMPLE = 3  # of them in a short storm: each costs a start of the server, or nearly
 
 
 @pytest.mark.soak

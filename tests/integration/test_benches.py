@@ -1,9 +1,13 @@
-"""Every benchmark runs: once, at toy size. What it measures there means nothing; that it ends well does."""
+"""Every benchmark runs, at toy size: some each time, all in `make soak`.
+
+What it measures there means nothing; that it ends well does.
+"""
 
 from __future__ import annotations
 
 import importlib.util
 import json
+import random
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -39,6 +43,7 @@ TOY = {
     "debezium": "--rows 2000 --changes 2000",
     "my_debezium": "--rows 2000 --changes 2000",
 }
+SAMPLE = 3
 LONG = ("many", "freshness", "cost", "impact", "recovery")  # several servers, or a pace of their own
 
 # One process runs them in turn, so that they share a JVM, which takes longer to start than most of them take.
@@ -77,11 +82,28 @@ def worker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[subprocess.Pope
 NAMES = [path.stem for path in sorted(BENCH.glob("*.py")) if path.stem not in SHARED]
 
 
-@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.soak] if n in LONG else []) for n in NAMES])
+def missing(name: str) -> str:
+    """The package that a benchmark needs and that is not installed; '' if there is none."""
+    needed = NEEDS.get(name, "")
+    return needed if needed and importlib.util.find_spec(needed) is None else ""
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("name", NAMES)
 def test_a_benchmark_runs(name: str, worker: subprocess.Popen[str]) -> None:
-    needed = NEEDS.get(name)
-    if needed is not None and importlib.util.find_spec(needed) is None:
-        pytest.skip(f"bench/{name}.py was not tested: {needed} is not installed; run `make setup-bench`")
+    if missing(name):
+        pytest.skip(f"bench/{name}.py was not tested: {missing(name)} is not installed; run `make setup-bench`")
+    run(name, worker)
+
+
+def test_some_benchmarks_run(worker: subprocess.Popen[str]) -> None:
+    """Others each time."""
+    for name in random.sample([n for n in NAMES if n not in LONG and not missing(n)], SAMPLE):
+        print(f"bench/{name}.py", flush=True)
+        run(name, worker)
+
+
+def run(name: str, worker: subprocess.Popen[str]) -> None:
     assert worker.stdin is not None and worker.stdout is not None
     worker.stdin.write(json.dumps([name, *TOY[name].split()]) + "\n")
     worker.stdin.flush()
