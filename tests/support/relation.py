@@ -47,6 +47,11 @@ Row = dict[str, Any]
 Rows = dict[tuple[Any, ...], Row]
 
 
+def order_of(key: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Sorts keys, NULL before every value."""
+    return tuple((v is not None, v) for v in key)
+
+
 def columns_of(key_width: int = 1) -> tuple[Column, ...]:
     """`k` (and `k2`) as key, two values that may be missing from an update, one that never is."""
     keys = [Column("k", "INT", INT4, False), Column("k2", "STRING", TEXT, False)][:key_width]
@@ -120,7 +125,7 @@ class History:
             change = Change(index, index * 10, Op.INSERT, row)
             state[free[0]] = row
         elif state and roll < 0.5:
-            gone = self.rng.choice(sorted(state))
+            gone = self.rng.choice(sorted(state, key=order_of))
             change = Change(index, index * 10, Op.DELETE, dict(zip(self.key, gone, strict=True)))
             del state[gone]
         elif state:
@@ -136,7 +141,7 @@ class History:
             self.step()
 
     def _update(self, state: Rows, free: list[tuple[Any, ...]], index: int) -> Change:
-        before = self.rng.choice(sorted(state))
+        before = self.rng.choice(sorted(state, key=order_of))
         old_row = state.pop(before)
         moves = bool(free) and self.rng.random() < 0.4
         after = free[0] if moves else before
@@ -179,7 +184,7 @@ def changes_table(changes: list[Change], columns: tuple[Column, ...], key: tuple
 def rows_table(rows: Rows, columns: tuple[Column, ...], key: tuple[str, ...]) -> pa.Table:
     """Rows as a table in the relation's own types."""
     target = overlay_schema(columns, key)
-    listed = [rows[k] for k in sorted(rows)]
+    listed = [rows[k] for k in sorted(rows, key=order_of)]
     return pa.table({c.name: pa.array([r[c.name] for r in listed], target.field(c.name).type) for c in columns})
 
 
@@ -296,8 +301,10 @@ class Lake:
         path = f"part-{ordinal}-{at}.parquet"
         target = Path(self.storage.address(f"{self.relation.base_path}/{path}"))
         pq.write_table(rows_table(rows, self.history.columns, self.history.key), target)
-        low, high = (min(rows)[0], max(rows)[0]) if rows else (None, None)
-        stats = {"numRecords": len(rows), "minValues": {"k": low}, "maxValues": {"k": high}, "nullCount": {"k": 0}}
+        firsts = [key[0] for key in rows if key[0] is not None]
+        low, high = (min(firsts), max(firsts)) if firsts else (None, None)
+        nulls = {"k": len(rows) - len(firsts)}
+        stats = {"numRecords": len(rows), "minValues": {"k": low}, "maxValues": {"k": high}, "nullCount": nulls}
         file = DataFile(path, target.stat().st_size, len(rows), json.dumps(stats))
         self.version = base.add_files(self.storage, self.relation.base_path, [file], f"scan-{ordinal}", 1)
         self.covered.append(CoveredSpan(span, log_index, at, (str(at),)))

@@ -1,7 +1,7 @@
 """The lake's types: as users write them, as Arrow has them, and which of them holds an upstream's type.
 
-Lake types are Spark DDL in upper case: `INT`, `DECIMAL(10,2)`, `ARRAY<STRING>`. `docs/types.md` documents them for
-users.
+Lake types are Spark DDL in upper case: `INT`, `DECIMAL(10,2)`, `ARRAY<STRING>`, ``STRUCT<`a b`: INT>``. `docs/types.md`
+documents those that tables have.
 """
 
 from __future__ import annotations
@@ -56,6 +56,7 @@ _SYNONYMS = {
 }
 _TEXT_NAMES = frozenset({"string", "varchar", "char", "character", "character varying", "nvarchar"})
 _DECIMAL_NAMES = frozenset({"decimal", "dec", "numeric"})
+_FIELD = re.compile(r"`((?:[^`]|``)+)`\s*:\s*(.*)|([^:`]+?)\s*:\s*(.*)", re.DOTALL)
 _FORM = re.compile(r"([a-z_0-9 ]+?)\s*(?:\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\))?")
 _DECIMAL = re.compile(r"DECIMAL\((\d+),(\d+)\)")
 
@@ -103,10 +104,37 @@ def normalise_type(text: str) -> str:
 
 def arrow_type(lake: str) -> pa.DataType:
     """The Arrow type of a lake type."""
-    if lake.startswith("ARRAY<"):
-        return pa.list_(arrow_type(lake[6:-1]))
+    if lake.endswith(">"):
+        kind, _, inner = lake[:-1].partition("<")
+        parts = _split(inner)
+        if kind == "ARRAY":
+            return pa.list_(arrow_type(inner))
+        if kind == "MAP":
+            return pa.map_(*(arrow_type(part) for part in parts))
+        return pa.struct([_field(part) for part in parts])
     size = decimal_size(lake)
     return pa.decimal128(*size) if size else _ARROW[lake]
+
+
+def _split(inner: str) -> list[str]:
+    """The parts of a nested type, which commas separate outside brackets and quotes."""
+    parts, depth, quoted = [""], 0, False
+    for character in inner:
+        quoted ^= character == "`"
+        depth += 0 if quoted else {"<": 1, "(": 1, ">": -1, ")": -1}.get(character, 0)
+        if character == "," and depth == 0 and not quoted:
+            parts.append("")
+        else:
+            parts[-1] += character
+    return [part.strip() for part in parts if part.strip()]
+
+
+def _field(text: str) -> pa.Field:
+    """A field of a STRUCT, `name: TYPE`; a name that is no identifier stands in backticks."""
+    match = _FIELD.fullmatch(text)
+    assert match is not None, text
+    quoted, of_quoted, plain, of_plain = match.groups()
+    return pa.field(plain or quoted.replace("``", "`"), arrow_type(of_plain or of_quoted))
 
 
 def arrow_schema(columns: Sequence[Column]) -> pa.Schema:

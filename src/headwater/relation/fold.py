@@ -25,7 +25,7 @@ from headwater.errors import JobError, Retry
 from headwater.model import DataFile, Layout, RelationInfo, Span
 from headwater.ownership.permit import Permit
 from headwater.relation import base, read
-from headwater.relation.keys import in_any, literal
+from headwater.relation.keys import in_any, literal, same
 from headwater.relation.layers import groups
 from headwater.relation.overlay import Overlay
 from headwater.relation.schema import GONE, UPSERT, quoted
@@ -159,7 +159,9 @@ def _write(
 def _merge(session: SparkSession, storage: Storage, relation: RelationInfo, layout: Layout, overlay: Overlay) -> None:
     source = _source(session, storage, relation, layout, overlay)
     target = DeltaTable.forPath(session, storage.address(relation.base_path)).alias("t")
-    matches = [_of("t", k) == _of("s", f"{FROM_LAYER}{_ordinal(relation, k)}") for k in relation.key]
+    matches = [
+        same(_of("t", c.name), _of("s", f"{FROM_LAYER}{_ordinal(relation, c.name)}"), c) for c in relation.key_columns
+    ]
     ranges = None if overlay.emptied else _touched_ranges(storage, relation, overlay)
     if ranges is not None:
         matches.append(ranges)
@@ -185,8 +187,21 @@ def _source(
     stored = read.base_at(session, storage, relation, layout, overlay)
     laid = read.layers(session, storage, relation, overlay)
     rows = reduce(DataFrame.unionAll, read.resolved(relation, stored, laid) or [_no_rows(stored)])
+    rows = _without_absent_null(relation, stored, rows)
     names = [fn.col(quoted(c.name)).alias(f"{FROM_LAYER}{i}") for i, c in enumerate(relation.columns)]
     return rows.select(*names, fn.col(OP))
+
+
+def _without_absent_null(relation: RelationInfo, stored: DataFrame, rows: DataFrame) -> DataFrame:
+    """The rows without the end of a key that is NULL in all columns, if the base has no such row.
+
+    Where a MERGE uses deletion vectors, it takes such a row for matched, by the NULLs of the outer join, and then
+    fails because there is no row to delete.
+    """
+    if not all(c.nullable for c in relation.key_columns):
+        return rows
+    null = reduce(lambda a, b: a & b, (fn.col(quoted(k)).isNull() for k in relation.key))
+    return rows.where(~(null & (fn.col(OP) == GONE))) if stored.where(null).isEmpty() else rows
 
 
 def _no_rows(stored: DataFrame) -> DataFrame:
@@ -198,7 +213,7 @@ def _touched_ranges(storage: Storage, relation: RelationInfo, overlay: Overlay) 
     """A condition on the first key column that limits MERGE to the files that the overlay touches.
 
     None when that would skip nothing, or when a file has no range. Ranges come from the files' statistics, so a row
-    outside all of them cannot have a key of the overlay.
+    outside all of them cannot have a key of the overlay, unless that is NULL, which no range contains.
     """
     column = relation.key_columns[0]
     if column.lake_type not in base.RANGED:
@@ -210,17 +225,16 @@ def _touched_ranges(storage: Storage, relation: RelationInfo, overlay: Overlay) 
     if touched.num_rows == files.num_rows:
         return None
     ranges = _merged(touched)
-    if not ranges:
-        return fn.lit(False)
     if len(ranges) > MOST_RANGES:
         ranges = [(ranges[0][0], ranges[-1][1])]
     of, type = _of("t", column.name), files["low"].type
+    null = of.isNull() if column.nullable else fn.lit(False)
     parts = [
         (of >= literal(pa.scalar(low, type), column.lake_type))
         & (of <= literal(pa.scalar(high, type), column.lake_type))
         for low, high in ranges
     ]
-    return reduce(lambda a, b: a | b, parts)
+    return reduce(lambda a, b: a | b, parts, null)
 
 
 def _keys(storage: Storage, overlay: Overlay, column: str) -> Iterator[pa.Array]:
@@ -235,7 +249,7 @@ def _touched(keys: Iterable[pa.Array], files: pa.Table) -> NDArray[np.bool_]:
     low, high = (base.as_numbers(files[name]).to_numpy() for name in ("low", "high"))
     hit = np.zeros(files.num_rows, np.bool_)
     for part in keys:
-        places = np.sort(base.as_numbers(part).to_numpy())
+        places = np.sort(base.as_numbers(part.drop_null()).to_numpy())
         hit |= places.searchsorted(low, side="left") < places.searchsorted(high, side="right")
         if hit.all():
             break

@@ -1,4 +1,4 @@
-"""Key ranges as Spark conditions, with literals that allow file skipping."""
+"""Keys as Spark conditions: equality, and ranges with literals that allow file skipping."""
 
 from __future__ import annotations
 
@@ -14,6 +14,11 @@ from headwater.backfill.span import joined
 from headwater.decode.literals import key_array
 from headwater.model import Bound, Column, Span
 from headwater.relation.schema import quoted
+
+
+def same(left: Expression, right: Expression, column: Column) -> Expression:
+    """Whether two values of a key column are equal. Where a key may be NULL, NULL is a key like any other."""
+    return left.eqNullSafe(right) if column.nullable else left == right
 
 
 def in_any(spans: Sequence[Span], key_columns: Sequence[Column], alias: str = "") -> Expression | None:

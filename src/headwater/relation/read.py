@@ -19,7 +19,7 @@ from pyspark.sql import functions as fn
 from headwater.model import Layout, RelationInfo
 from headwater.relation.base import few_files
 from headwater.relation.filter import may_be_wanted, wanted
-from headwater.relation.keys import in_any
+from headwater.relation.keys import in_any, same
 from headwater.relation.layers import Layer
 from headwater.relation.overlay import Overlay
 from headwater.relation.schema import GONE, UPSERT, quoted
@@ -112,7 +112,7 @@ def _unfilled(relation: RelationInfo, base: DataFrame, visible: DataFrame) -> Da
     possible = may_be_wanted(relation)
     incomplete = incomplete if possible is None else incomplete.where(possible)
     stored = base.select(*(fn.col(quoted(k)).alias(f"{FROM_BASE}{i}") for i, k in enumerate(relation.key)))
-    matches = [fn.col(f"{FROM_BASE}{i}") == _base_key(k) for i, k in enumerate(relation.key)]
+    matches = [same(fn.col(f"{FROM_BASE}{i}"), _base_key(c.name), c) for i, c in enumerate(relation.key_columns)]
     return incomplete.join(stored, _all(matches), "left_anti").select(*(fn.col(quoted(k)) for k in relation.key))
 
 
@@ -150,7 +150,7 @@ def _filled(relation: RelationInfo, base: DataFrame, incomplete: DataFrame, coun
     """Incomplete rows joined with the base rows that complete them; a row without one is a hole and stays hidden."""
     stored = base.select(*(fn.col(quoted(c.name)).alias(f"{FROM_BASE}{i}") for i, c in enumerate(relation.columns)))
     ordinals = {c.name: i for i, c in enumerate(relation.columns)}
-    matches = [fn.col(f"{FROM_BASE}{ordinals[k]}") == _base_key(k) for k in relation.key]
+    matches = [same(fn.col(f"{FROM_BASE}{ordinals[c.name]}"), _base_key(c.name), c) for c in relation.key_columns]
     small = fn.broadcast(incomplete) if count <= BROADCAST_ROWS else incomplete
     values = [
         fn.col(quoted(c.name))
@@ -179,7 +179,7 @@ def _without(rows: DataFrame, relation: RelationInfo, laid: Sequence[Laid]) -> D
             for x in laid
         ),
     )
-    matches = [fn.col(quoted(k)) == fn.col(f"{FROM_KEYS}{i}") for i, k in enumerate(relation.key)]
+    matches = [same(fn.col(quoted(c.name)), fn.col(f"{FROM_KEYS}{i}"), c) for i, c in enumerate(relation.key_columns)]
     few = sum(x.rows for x in laid) <= BROADCAST_KEYS
     return rows.join(fn.broadcast(keys) if few else keys, _all(matches), "left_anti")
 

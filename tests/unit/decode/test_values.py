@@ -111,6 +111,15 @@ def test_a_key_declared_string_no_longer_has_the_databases_order() -> None:
         assert not ordered(name, "STRING")
 
 
+def test_nested_types_are_read_to_their_leaves() -> None:
+    assert arrow_type("ARRAY<ARRAY<DECIMAL(10,2)>>") == pa.list_(pa.list_(pa.decimal128(10, 2)))
+    assert arrow_type("MAP<STRING, MAP<INT,DATE>>") == pa.map_(pa.string(), pa.map_(pa.int32(), pa.date32()))
+    struct = arrow_type("STRUCT<a: INT, `b, <c``: d`: ARRAY<STRUCT<e: DECIMAL(3,1),f:BINARY>>>")
+    inner = pa.struct([pa.field("e", pa.decimal128(3, 1)), pa.field("f", pa.binary())])
+    assert struct == pa.struct([pa.field("a", pa.int32()), pa.field("b, <c`: d", pa.list_(inner))])
+    assert arrow_type("STRUCT<>") == pa.struct([])
+
+
 def test_arrow_types_are_what_delta_writes() -> None:
     assert arrow_type("TIMESTAMP") == pa.timestamp("us", tz="UTC")
     assert arrow_type("TIMESTAMP_NTZ") == pa.timestamp("us")
