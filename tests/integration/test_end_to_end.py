@@ -13,8 +13,7 @@ from pyspark.sql import SparkSession
 
 import headwater
 from headwater.errors import DefinitionError
-from headwater.meta import relations
-from headwater.meta import runs as meta_runs
+from headwater.meta import progress, relations
 from headwater.settings.table import DEFAULTS
 from support import upstreams
 from support.invariant import QUERY, check_invariant
@@ -232,7 +231,7 @@ def test_one_lake_joins_a_postgresql_table_with_a_mysql_table_at_one_epoch(
 def _has_run(hw: Any, table: str) -> bool:
     with hw._home.meta.read() as c:
         relation = relations.find(c, table)
-        return relation is not None and bool(meta_runs.live(c, relation.id, 0, 1 << 62))
+        return relation is not None and relation.id in progress.runs(c)
 
 
 def _states(hw: Any) -> str:

@@ -13,7 +13,9 @@ from sqlalchemy.engine import Connection
 from headwater import stored
 from headwater.config import PIN_S
 from headwater.meta.tables import cut, epoch, layout, pin
-from headwater.model import Epoch, EpochEntry, Layout
+from headwater.model import Epoch, EpochEntry, Layout, RelationInfo
+
+EVERYTHING = (1 << 63) - 1  # an index after every change
 
 
 def publish(c: Connection, entries: list[EpochEntry], layouts: Mapping[int, Layout]) -> Epoch:
@@ -85,6 +87,13 @@ def layouts_of(c: Connection, relation_id: int) -> list[tuple[int, Layout]]:
     return [(epoch, stored.layout(body)) for epoch, body in c.execute(q.order_by(layout.c.epoch_id.desc()))]
 
 
+def lowest_index(c: Connection, relation_id: int) -> int:
+    """The index up to which the bases of all layouts that a readable epoch uses hold the relation's changes."""
+    bodies = c.execute(sa.select(layout.c.body).where(layout.c.relation_id == relation_id)).scalars()
+    found = [index for body in bodies for index in stored.layout(body).indexes.values()]
+    return min(found, default=EVERYTHING)
+
+
 def base_versions(c: Connection, relation_id: int) -> set[int]:
     """The versions of a base that a readable epoch uses."""
     bodies = c.execute(sa.select(layout.c.body).where(layout.c.relation_id == relation_id)).scalars()
@@ -117,6 +126,12 @@ def pinned_by(c: Connection) -> list[tuple[int, str]]:
     """(epoch, owner) of each live pin."""
     rows = c.execute(sa.select(pin.c.epoch_id, pin.c.owner).where(pin.c.expires_at >= time.time()).order_by(pin.c.id))
     return [(int(r.epoch_id), str(r.owner)) for r in rows]
+
+
+def pinned_indexes(c: Connection, relation: RelationInfo) -> set[int]:
+    """The indexes at which live pins read a relation."""
+    found = (get(c, id) for id in {epoch for epoch, _ in pinned_by(c)})
+    return {e.index_for(relation) for e in found if e is not None}
 
 
 def pins(c: Connection) -> tuple[int | None, int]:

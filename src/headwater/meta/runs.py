@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Row
 
+from headwater.meta import epochs
 from headwater.meta.tables import run
 from headwater.model import RunInfo
 
@@ -49,39 +50,46 @@ def add(
 
 
 def live(c: Connection, relation_id: int, after: int, upto: int) -> list[RunInfo]:
-    """Live runs inside (after, upto], in index order."""
+    """Runs inside (after, upto], in index order; folded ones only where the base does not hold them."""
     q = (
         sa.select(run)
         .where(
             run.c.relation_id == relation_id,
             run.c.first_index > after,
             run.c.last_index <= upto,
-            run.c.retired_at.is_(None),
+            sa.or_(run.c.retired_at.is_(None), run.c.folded == 1),
         )
-        .order_by(run.c.first_index)
+        .order_by(run.c.first_index, run.c.id)
     )
     return [_info(r) for r in c.execute(q)]
 
 
 def retire(c: Connection, ids: Sequence[int]) -> None:
-    c.execute(sa.update(run).where(run.c.id.in_(list(ids))).values(retired_at=time.time()))
+    """Retires runs that another one contains."""
+    c.execute(sa.update(run).where(run.c.id.in_(list(ids))).values(retired_at=time.time(), folded=0))
 
 
 def retire_folded(c: Connection, relation_id: int, upto: int) -> None:
-    """Retires the runs that a fold to `upto` made useless."""
+    """Retires the runs that a fold to `upto` made useless for layouts from then on."""
     c.execute(
         sa.update(run)
         .where(run.c.relation_id == relation_id, run.c.first_index <= upto, run.c.retired_at.is_(None))
-        .values(retired_at=time.time())
+        .values(retired_at=time.time(), folded=1)
     )
 
 
 def remove_retired(c: Connection, before: float) -> list[str]:
-    """Removes runs retired before a time (no reader is older); returns their files."""
-    rows = c.execute(sa.select(run.c.id, run.c.path).where(run.c.retired_at < before)).all()
-    for row in rows:
-        c.execute(sa.delete(run).where(run.c.id == row.id))
-    return [row.path for row in rows]
+    """Removes runs retired before a time (no reader is older) that no kept epoch needs; returns their files."""
+    q = sa.select(run.c.id, run.c.relation_id, run.c.last_index, run.c.path, run.c.folded)
+    held: dict[int, int] = {}
+    gone = []
+    for row in c.execute(q.where(run.c.retired_at < before)).all():
+        if row.folded and row.relation_id not in held:
+            held[row.relation_id] = epochs.lowest_index(c, row.relation_id)
+        if not row.folded or row.last_index <= held[row.relation_id]:
+            c.execute(sa.delete(run).where(run.c.id == row.id))
+            gone.append(str(row.path))
+    return gone
 
 
 def paths(c: Connection, relation_id: int | None = None) -> set[str]:

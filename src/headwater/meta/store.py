@@ -59,6 +59,10 @@ def _known_lake(c: Connection) -> None:
     c.exec_driver_sql("ALTER TABLE home ADD COLUMN lake TEXT")
 
 
+def _folded_runs(c: Connection) -> None:
+    c.exec_driver_sql("ALTER TABLE run ADD COLUMN folded INTEGER NOT NULL DEFAULT 0")
+
+
 # version → what migrates a home of that version to the next one
 MIGRATIONS: dict[int, Callable[[Connection], None]] = {
     1: _control_of_backfills,
@@ -67,6 +71,7 @@ MIGRATIONS: dict[int, Callable[[Connection], None]] = {
     4: _schema_versions,
     5: _named_leases,
     6: _known_lake,
+    7: _folded_runs,
 }
 
 

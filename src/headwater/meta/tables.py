@@ -14,7 +14,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-VERSION = 7
+VERSION = 8
 
 metadata = MetaData()
 Id = BigInteger().with_variant(Integer, "sqlite")  # SQLite autoincrements only INTEGER PRIMARY KEY
@@ -217,7 +217,8 @@ run = Table(
     # what the base held that rows with missing values refer to; -1: unknown (written by an earlier version)
     Column("base_index", BigInteger, nullable=False, server_default="-1"),
     Column("created_at", Float, nullable=False),
-    Column("retired_at", Float),  # merged into another run or folded; kept while a pin may need it
+    Column("retired_at", Float),  # merged into another run or folded; kept while a reader may be about to open it
+    Column("folded", Integer, nullable=False, server_default="0"),  # 1: layouts from before the fold still use it
     sqlite_autoincrement=True,  # an id is never reused
 )
 

@@ -11,7 +11,7 @@ import math
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -20,6 +20,7 @@ from headwater import crash
 from headwater.backfill import rule
 from headwater.backfill.rule import Sees
 from headwater.meta import changes as changes_of
+from headwater.meta import epochs
 from headwater.meta import runs as meta_runs
 from headwater.meta.store import Meta
 from headwater.model import Layout, RelationInfo, RunInfo
@@ -49,20 +50,24 @@ class Plan:
     first_index: int
 
 
-def plan(chain: Sequence[RunInfo], start: int, upto: int, rows: int, size: int) -> Plan:
-    """The run for the netted changes (so many rows, so many bytes) after a chain of runs that begins at `start`."""
+def plan(chain: Sequence[RunInfo], start: int, upto: int, rows: int, size: int, kept: Collection[int] = ()) -> Plan:
+    """The run for the netted changes (so many rows, so many bytes) after a chain of runs that begins at `start`.
+
+    No run that ends before a `kept` index, at which the relation is still read, is merged with what comes after it.
+    """
     after = _end(chain, start)
-    kept = list(chain)
+    older = list(chain)
     while (
-        kept
-        and kept[-1].rows < GROWTH * rows
-        and rows + kept[-1].rows <= MERGED_ROWS
-        and size + kept[-1].bytes <= MERGED_BYTES
+        older
+        and older[-1].rows < GROWTH * rows
+        and rows + older[-1].rows <= MERGED_ROWS
+        and size + older[-1].bytes <= MERGED_BYTES
+        and not any(older[-1].last_index <= index < upto for index in kept)
     ):
-        merged = kept.pop()
+        merged = older.pop()
         rows, size = rows + merged.rows, size + merged.bytes
-    contains = tuple(chain[len(kept) :])
-    return Plan(contains, after, upto, kept[-1].last_index + 1 if kept else start + 1)
+    contains = tuple(chain[len(older) :])
+    return Plan(contains, after, upto, older[-1].last_index + 1 if older else start + 1)
 
 
 def usable(live: Sequence[RunInfo], start: int, schema_version: int) -> list[RunInfo]:
@@ -166,7 +171,9 @@ class RunWriter:
         truncates = self.changes.truncates(relation, part.after, part.upto)
         emptied = rule.truncated(layout, truncates, sees)
         tail = Netting(relation, layout, sees, emptied).layer(part.table, first.older)
-        due = plan(chain, start, part.upto, tail.num_rows, tail.nbytes)
+        with self.meta.read() as c:
+            kept = epochs.pinned_indexes(c, relation)
+        due = plan(chain, start, part.upto, tail.num_rows, tail.nbytes, kept)
         truncate_index = max([int(emptied.max(initial=0)), *(r.truncate_index for r in due.contains)])
         rows = self._merged(relation, due, tail, truncate_index)
         path = f"{folder(relation.id)}/{lease.permit.new_file(f'{due.first_index:020d}-{due.upto:020d}', 'parquet')}"

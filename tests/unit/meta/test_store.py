@@ -18,6 +18,7 @@ from support.owned import acquired
 
 # what later versions brought to the schema, newest first
 SINCE_1 = (
+    "ALTER TABLE run DROP COLUMN folded",
     "ALTER TABLE home DROP COLUMN lake",
     "ALTER TABLE segment DROP COLUMN oldest_at",
     "ALTER TABLE run DROP COLUMN base_index",

@@ -326,6 +326,13 @@ def test_a_run_is_merged_into_the_next_one_if_that_is_worth_it_and_fits_into_mem
     assert (due.contains, due.first_index) == (((before,), 1) if merged else ((), 6))
 
 
+@pytest.mark.parametrize(("kept", "merged"), [(4, 2), (5, 1), (8, 1), (9, 0), (11, 0), (12, 2)])
+def test_no_run_is_merged_across_an_index_at_which_the_relation_is_still_read(kept: int, merged: int) -> None:
+    chain = [run(1, 1, 5, 10), run(2, 6, 9, 10)]
+    due = runs.plan(chain, 0, 12, 10, 0, {kept})
+    assert list(due.contains) == chain[len(chain) - merged :]
+
+
 def test_a_run_behind_a_gap_or_across_the_start_or_with_other_columns_is_not_used() -> None:
     assert usable([run(1, 5, 9, 1), run(2, 12, 20, 1)], 4, 1) == [run(1, 5, 9, 1)]
     assert usable([run(1, 3, 9, 1)], 4, 1) == []

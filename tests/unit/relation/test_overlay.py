@@ -142,6 +142,33 @@ def live_runs(log: Log, t: RelationInfo) -> list[str]:
         return [r.path for r in meta_runs.live(c, t.id, 0, 10)]
 
 
+def test_a_reader_from_before_a_fold_goes_on_to_use_the_runs_that_were_folded(log: Log) -> None:
+    t, layout, leases = defined(log)
+    Overlays(log.home.storage, log.home.meta, leases=leases).make_runs(t, layout, 10, 0)
+    (run,) = live_runs(log, t)
+    folded = Layout(t.id, 1, (CoveredSpan(WHOLE, 10, 0, (), log.id),), True)
+    with log.home.meta.write() as c:
+        meta_runs.retire_folded(c, t.id, 10)
+        epochs.publish(c, [EpochEntry(log.id, 10, "0/1")], {t.id: folded})
+    reader = Overlays(log.home.storage, log.home.meta)
+    with reader.use(t, layout, 10) as before, reader.use(t, folded, 10) as after:
+        assert [layer.path for layer in before.layers] == [run] and not before.temporary
+        assert after.empty
+
+
+def test_runs_are_not_merged_across_an_epoch_that_is_being_read(log: Log) -> None:
+    t, layout, leases = defined(log)
+    overlays = Overlays(log.home.storage, log.home.meta, leases=leases)
+    with log.home.meta.write() as c:
+        early = epochs.publish(c, [EpochEntry(log.id, 4, "0/1")], {})
+        pin = epochs.take_pin(c, early.id, "reader")
+    for upto in (4, 7, 10):
+        overlays.make_runs(t, layout, upto, 0)
+    with log.home.meta.write() as c:
+        assert [(r.first_index, r.last_index) for r in meta_runs.live(c, t.id, 0, 10)] == [(1, 4), (5, 10)]
+        epochs.release_pin(c, pin)
+
+
 def test_an_owner_that_lost_its_lease_makes_no_run(log: Log) -> None:
     t, layout, leases = defined(log)
     with log.home.meta.write() as c:

@@ -157,6 +157,21 @@ def test_a_retired_run_goes_when_no_statement_is_left_that_may_have_chosen_it(b:
     assert not b.home.storage.exists(path)
 
 
+def test_a_folded_run_stays_while_an_epoch_is_kept_whose_layout_needs_it(b: Commits) -> None:
+    b.scan(0, [1], high=20)
+    assert b.committer.cover(b.relation_id) is not None
+    path = retired(b)
+    with b.home.meta.write() as c:
+        c.execute(sa.update(tables.run).values(retired_at=time.time() - 3600, folded=1, last_index=1 << 40))
+    cleaner = Cleaner(b.home, b.leases, Overlays(b.home.storage, b.home.meta))
+    cleaner.clean()
+    assert b.home.storage.exists(path), "a reader at that epoch would have to decode its changes again"
+    with b.home.meta.write() as c:
+        c.execute(sa.update(tables.run).values(last_index=epochs.lowest_index(c, b.relation_id)))
+    cleaner.clean()
+    assert not b.home.storage.exists(path), "every kept layout's base holds it"
+
+
 def test_a_retired_run_is_kept_for_whoever_has_just_chosen_it(b: Commits) -> None:
     path = retired(b)
     cleaner = Cleaner(b.home, b.leases, Overlays(b.home.storage, b.home.meta))

@@ -221,7 +221,10 @@ def test_a_fold_retires_the_runs_that_it_took_and_no_later_one(b: Commits) -> No
             runs.add(c, b.relation_id, first_index=first, last_index=last, path=f"run{first}", **known)  # type: ignore[arg-type]
     assert b.committer.fold(b.relation_id, upto=4) is not None
     with b.home.meta.read() as c:
-        assert [r.path for r in runs.live(c, b.relation_id, 0, 10)] == ["run5"]
+        assert [r.path for r in runs.live(c, b.relation_id, 4, 10)] == ["run5"]
+        assert [r.path for r in runs.live(c, b.relation_id, 2, 10)] == ["run3", "run5"], "for readers from before it"
+        retired = sa.select(tables.run.c.path).where(tables.run.c.retired_at.is_not(None))
+        assert c.execute(retired).scalars().all() == ["run3"]
 
 
 def test_a_fold_up_to_an_index_takes_nothing_that_came_after_it(b: Commits) -> None:
