@@ -11,7 +11,7 @@ from headwater.cli.reach import busy, reach
 from headwater.engine.results import Result
 from headwater.engine.running import Wanted
 from headwater.engine.serve.remote import Answering
-from headwater.errors import InputError
+from headwater.errors import HeadwaterError, InputError
 from headwater.settings.load import NOTHING, Given
 from headwater.settings.values import seconds
 from headwater.sql.parse import parse
@@ -48,10 +48,17 @@ def run_sql(
 
 
 def run_statements(engine: Answering, statements: list[Statement], printer: Printer, wanted: Wanted) -> None:
-    """Runs statements one after the other and prints each result as it arrives."""
-    for step in steps(statements):
-        with busy("…"):
-            results = engine.ask(step.text, wanted)
+    """Runs statements one after the other and prints each result as it arrives; the first error ends it."""
+    found = steps(statements)
+    for left, step in zip(range(len(found) - 1, -1, -1), found, strict=True):
+        try:
+            with busy("…"):
+                results = engine.ask(step.text, wanted)
+        except HeadwaterError:
+            if len(found) > 1:
+                after = f"; {render.count(left, 'later statement')} not executed" if left else ""
+                render.console(sys.stderr).print(render.warning(f"{step.location} failed{after}"))
+            raise
         for result in results:
             printer.show(result)
 

@@ -133,6 +133,18 @@ def test_a_typo_at_the_end_changes_nothing(engine: Engine, capsys: pytest.Captur
     ]
 
 
+def test_the_statement_that_failed_is_named_and_how_many_were_not_reached(
+    engine: Engine, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "x.sql"
+    file.write_text("SHOW TABLES;\n\nDESCRIBE\n t;\nSHOW EPOCHS;\nSHOW EPOCHS;")
+    assert headwater("sql", "-f", str(file)) == 1
+    err = capsys.readouterr().err
+    assert "⚠ line 3 failed; 2 later statements not executed\n✗ unexpected: RuntimeError: a defect" in err
+    assert headwater("sql", "-c", "DESCRIBE t") == 1
+    assert "line 1" not in capsys.readouterr().err, "there is nothing to tell it from"
+
+
 def test_each_error_has_its_exit_status(engine: Engine, capsys: pytest.CaptureFixture[str]) -> None:
     assert headwater("sql", "--require-complete", "-c", "SELECT 1") == 2
     assert headwater("verify", "nobody") == 3
