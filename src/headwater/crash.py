@@ -1,7 +1,7 @@
 """Named crash points: places at which a fault test kills the process like `kill -9`.
 
-`HEADWATER_CRASH=name` kills the first time the point is reached, `name:N` the Nth time. With `name:N:FILE` only one of
-several processes dies: the one that creates the file.
+`HEADWATER_CRASH=name` kills the first time the point is reached, `name:N` the Nth time. With `name:N:PATH` only one of
+several processes dies: the one that creates the directory.
 """
 
 from __future__ import annotations
@@ -57,9 +57,9 @@ def here(name: str) -> None:
 
 
 def _first(once: str) -> bool:
-    """Whether this process is the first to create the file."""
+    """Whether this process is the first to create the directory."""
     try:
-        os.close(os.open(once, os.O_CREAT | os.O_EXCL))
+        os.mkdir(once)
     except FileExistsError:
         return False
     return True
