@@ -59,7 +59,7 @@ def here(name: str) -> None:
 def _first(once: str) -> bool:
     """Whether this process is the first to create the directory."""
     try:
-        os.mkdir(once)
+        os.mkdir(once)  # noqa: PTH102  `Path` is for files of the lake
     except FileExistsError:
         return False
     return True
