@@ -2,7 +2,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: setup demo test test-unit test-contract test-integration test-faults setup-mysql test-mysql test-versions check format bench setup-bench soak clean
+.PHONY: setup demo test test-crash test-unit test-contract test-integration test-faults setup-mysql test-mysql test-versions check format bench setup-bench soak clean
 
 setup: $(VENV)/.ready
 
@@ -17,8 +17,14 @@ $(VENV)/.ready: requirements.lock pyproject.toml
 demo: setup
 	$(BIN)/headwater demo
 
+TWO_WORKERS := $(BIN)/python -m pytest -q --durations=10 -n 2 --dist loadscope --no-loadscope-reorder
+
 test: setup
-	$(BIN)/python -m pytest -q --durations=10 -n 2 --dist loadscope --no-loadscope-reorder tests
+	$(TWO_WORKERS) -m 'not soak and not versions and not crash' tests
+
+# Whole servers, with Spark, that are killed again and again: each costs many starts.
+test-crash: setup
+	$(TWO_WORKERS) -m 'crash and not soak' tests/faults
 
 test-unit: setup
 	$(BIN)/python -m pytest -q tests/unit tests/docs

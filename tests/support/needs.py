@@ -44,6 +44,8 @@ def mark(item: pytest.Item) -> None:
         found.discard(SPARK)  # there a `lake` is a home without a server; whoever starts Spark there fails
     for marker in sorted(found):
         item.add_marker(marker)
+    if "faults" in item.path.relative_to(TESTS).parts and item.get_closest_marker(SPARK):
+        item.add_marker("crash")
 
 
 def of_parameters(values: Iterable[Any]) -> set[str]:
