@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import uuid
 
 import sqlalchemy as sa
@@ -28,7 +29,9 @@ def check_lake(home: Home) -> None:
     if known is None:
         if unused and any(home.storage.folders(folder) for folder in clean.FOLDERS):
             raise _foreign(home, "a lake, but its meta is new: meta.db was lost, or it belongs to another meta")
-        found = found or _create(home)
+        if found is None:
+            _create(home)
+            found = _found(home)
         with home.meta.write() as c:
             c.execute(sa.update(tables.home).where(tables.home.c.lake.is_(None)).values(lake=found))
             known = c.execute(sa.select(tables.home.c.lake)).scalar()  # another server may have been first
@@ -44,11 +47,10 @@ def _found(home: Home) -> str | None:
         return None
 
 
-def _create(home: Home) -> str:
-    made = str(uuid.uuid4())
-    with home.storage.create(LAKE) as file:
-        file.write(f"{made}\n".encode())
-    return made
+def _create(home: Home) -> None:
+    """Gives the lake an id, unless another server was first."""
+    with contextlib.suppress(FileExistsError), home.storage.create(LAKE) as file:
+        file.write(f"{uuid.uuid4()}\n".encode())
 
 
 def _foreign(home: Home, has: str) -> MachineError:

@@ -9,6 +9,7 @@ import pytest
 import sqlalchemy as sa
 
 from headwater.engine.home import Home
+from headwater.engine.serve import identity
 from headwater.engine.serve.server import Server
 from headwater.errors import MachineError
 from headwater.meta import tables
@@ -78,6 +79,23 @@ def test_a_lake_of_an_earlier_version_gets_its_id_when_its_own_meta_is_used(tmp_
     used(tmp_path).meta.close()
     with home.meta.read() as c:
         assert f"{c.execute(sa.select(tables.home.c.lake)).scalar()}\n" == (tmp_path / LAKE).read_text()
+    home.meta.close()
+
+
+def test_of_two_first_starts_at_once_the_later_takes_the_id_of_the_earlier(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home, found = Home.open(tmp_path), identity._found
+
+    def late(home: Home) -> str | None:
+        monkeypatch.setattr(identity, "_found", found)
+        (tmp_path / LAKE).write_text("another's\n")  # by a server that looked at the same time
+        return None
+
+    monkeypatch.setattr(identity, "_found", late)
+    Server(home)._acquire()
+    with home.meta.read() as c:
+        assert c.execute(sa.select(tables.home.c.lake)).scalar() == "another's"
     home.meta.close()
 
 
