@@ -17,14 +17,15 @@ $(VENV)/.ready: requirements.lock pyproject.toml
 demo: setup
 	$(BIN)/headwater demo
 
-TWO_WORKERS := $(BIN)/python -m pytest -q --durations=10 -n 2 --dist loadscope --no-loadscope-reorder
+SIDE_BY_SIDE := $(BIN)/python -m pytest -q --durations=10 --dist loadscope --no-loadscope-reorder
 
+# Three workers on two cores: most tests wait for a database now and then.
 test: setup
-	$(TWO_WORKERS) -m 'not soak and not versions and not crash' tests
+	$(SIDE_BY_SIDE) -n 3 -m 'not soak and not versions and not crash' tests
 
-# Whole servers, with Spark, that are killed again and again: each costs many starts.
+# Whole servers, with Spark, that are killed again and again: each costs many starts, and keeps a core busy.
 test-crash: setup
-	$(TWO_WORKERS) -m 'crash and not soak' tests/faults
+	$(SIDE_BY_SIDE) -n 2 -m 'crash and not soak' tests/faults
 
 test-unit: setup
 	$(BIN)/python -m pytest -q tests/unit tests/docs
