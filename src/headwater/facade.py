@@ -167,7 +167,11 @@ class Headwater:
             raise refused
 
     def require(self, text: str) -> None:
-        """Raises unless a home exists or the text creates one: with nothing to catch up on, the name is mistyped."""
+        """Raises unless a home exists or the text creates one: with nothing to define, the name is mistyped.
+
+        Wrong settings are reported first: they may name another home's meta.
+        """
+        load(self.home, self._settings_given)
         if not text.strip() and not is_home(self.home):
             raise missing_home(self.home)
 
