@@ -43,6 +43,8 @@ TESTS = Path(__file__).parent
 SUITES = ("integration", "faults", "docs", "values", "contract", "unit", "support", "versions")
 OWN_PROCESSES = ("test_benches.py", "test_cluster.py", "test_commands.py")  # of tests/integration: they share no Spark
 
+ALONE = ("faults/test_server.py",)  # each of its tests takes minutes, and they share nothing
+
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` chooses
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -53,13 +55,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """What one of several workers runs together: all tests of one Spark, else those of a file."""
+    """What one of several workers runs together: all tests of one Spark, else those of a file, or one long test."""
     from xdist.scheduler import LoadScopeScheduling
 
     class Together(LoadScopeScheduling):  # type: ignore[misc]
         def _split_scope(self, nodeid: str) -> str:
             path = nodeid.split("::", 1)[0]
             shares_spark = "/integration/" in path and not path.endswith(OWN_PROCESSES)
+            if path.endswith(ALONE):
+                return nodeid
             return "spark" if shares_spark else path
 
     return Together(config, log)
