@@ -1,4 +1,4 @@
-"""Relations that no upstream table is: keys with NULLs, and every type that Delta stores."""
+"""Relations that no upstream table is: keys with NULLs, and nested types."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from headwater.model import Column, Op, Span, UpstreamType
-from headwater.relation import read, runs
+from headwater.model import Bound, Column, Op, Span, UpstreamType
+from headwater.relation import fold, read, runs
 from headwater.settings.table import DEFAULTS, Settings
 from support.owned import acquired
 from support.relation import Change, History, Lake, Row, Rows
@@ -106,3 +106,22 @@ def test_the_end_of_a_key_that_is_null_as_a_whole_is_merged(spark: SparkSession,
     index, layout = lake.publish(), lake.layout()
     lake.fold(layout, index)
     assert plain(lake.read(lake.layout(), index)) == {(2, "b"): two}
+
+
+@pytest.mark.parametrize("nullable", [True, False])
+def test_files_are_skipped_by_ranges_alone_unless_a_key_may_be_null(
+    spark: SparkSession, tmp_path: Path, nullable: bool
+) -> None:
+    """A constant in the condition could keep Delta from using its files' statistics."""
+    key = Column("k", "INT", NONE, nullable)
+    h = History((Column("n", "BIGINT", NONE), key), ("k",), random.Random(1), keys=100, truncates=False)
+    h.states = [{(k,): {"n": 1, "k": k} for k in range(100)}]
+    lake = Lake(spark, tmp_path, h)
+    half = Bound(("49",))
+    lake.scan(Span(None, half), 0, at=0)
+    lake.scan(Span(half, None), 1, at=0)
+    h.changes.append(Change(1, 10, Op.DELETE, {"k": 3}))
+    with lake.overlays.use(lake.relation, lake.layout(), lake.publish()) as overlay:
+        condition = str(fold._touched_ranges(lake.storage, lake.relation, overlay)).lower()
+    assert "false" not in condition and "49" in condition
+    assert ("null" in condition) == nullable

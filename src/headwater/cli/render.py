@@ -73,7 +73,7 @@ def write_json(result: Result, out: TextIO) -> None:
 
 
 def write_csv(result: Result, out: TextIO) -> None:
-    """RFC 4180 with a header, but lines end as on this system; NULL is empty and an empty string is two quotes."""
+    """RFC 4180 with a header, but lines end with a line feed only; NULL is empty and an empty string is two quotes."""
     out.write(",".join(_field(name) for name in result.columns) + "\n")
     for row in _rows(result):
         out.write(",".join("" if v is None else _field(shown(v)) for v in row) + "\n")

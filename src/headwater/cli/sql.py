@@ -50,12 +50,13 @@ def run_sql(
 def run_statements(engine: Answering, statements: list[Statement], printer: Printer, wanted: Wanted) -> None:
     """Runs statements one after the other and prints each result as it arrives; the first error ends it."""
     found = steps(statements)
-    for left, step in zip(range(len(found) - 1, -1, -1), found, strict=True):
+    for number, step in enumerate(found, 1):
         try:
             with busy("…"):
                 results = engine.ask(step.text, wanted)
         except HeadwaterError:
             if len(found) > 1:
+                left = len(found) - number
                 after = f"; {render.count(left, 'later statement')} not executed" if left else ""
                 render.console(sys.stderr).print(render.warning(f"{step.location} failed{after}"))
             raise

@@ -228,13 +228,13 @@ def _touched_ranges(storage: Storage, relation: RelationInfo, overlay: Overlay) 
     if len(ranges) > MOST_RANGES:
         ranges = [(ranges[0][0], ranges[-1][1])]
     of, type = _of("t", column.name), files["low"].type
-    null = of.isNull() if column.nullable else fn.lit(False)
-    parts = [
+    parts = [of.isNull()] if column.nullable else []
+    parts += [
         (of >= literal(pa.scalar(low, type), column.lake_type))
         & (of <= literal(pa.scalar(high, type), column.lake_type))
         for low, high in ranges
     ]
-    return reduce(lambda a, b: a | b, parts, null)
+    return reduce(lambda a, b: a | b, parts) if parts else fn.lit(False)  # no constant among ranges: files are skipped
 
 
 def _keys(storage: Storage, overlay: Overlay, column: str) -> Iterator[pa.Array]:

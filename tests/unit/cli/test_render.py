@@ -127,8 +127,13 @@ def test_csv_tells_null_from_empty_and_is_read_back(rows: list[tuple[str | None,
     body = out.getvalue()
     read = list(csv.reader(io.StringIO(body, newline="")))
     assert read == [["a", "b"], *[[a or "", b or ""] for a, b in rows]]
-    if rows == [(None, "")]:
-        assert body == 'a,b\n,""\n'
+
+
+def test_csv_ends_each_line_with_a_line_feed_and_shows_null_as_nothing() -> None:
+    out = io.StringIO(newline="")
+    table = pa.table({"a": pa.array([None], pa.string()), "b": pa.array([""])})
+    render.write_csv(Result(("a", "b"), ("STRING", "STRING"), table), out)
+    assert out.getvalue() == 'a,b\n,""\n'
 
 
 def test_a_table_puts_numbers_right_and_shows_null() -> None:

@@ -5,12 +5,10 @@ from __future__ import annotations
 import contextlib
 import uuid
 
-import sqlalchemy as sa
-
 from headwater.engine.commit import clean
 from headwater.engine.home import Home
 from headwater.errors import MachineError
-from headwater.meta import tables
+from headwater.meta import lake
 from headwater.ownership import lease
 from headwater.rundir import LAKE
 
@@ -23,7 +21,7 @@ def check_lake(home: Home) -> None:
     to a meta of an earlier version, which had no ids.
     """
     with home.meta.read() as c:
-        known = c.execute(sa.select(tables.home.c.lake)).scalar()
+        known = lake.known(c)
         unused = not lease.ever_acquired(c)
     found = _found(home)
     if known is None:
@@ -33,11 +31,9 @@ def check_lake(home: Home) -> None:
             _create(home)
             found = _found(home)
         with home.meta.write() as c:
-            c.execute(sa.update(tables.home).where(tables.home.c.lake.is_(None)).values(lake=found))
-            known = c.execute(sa.select(tables.home.c.lake)).scalar()  # another server may have been first
+            known = lake.describe(c, found)
     if found != known:
-        has = "another lake than" if found else f"no {LAKE}, so it is not"
-        raise _foreign(home, f"{has} the lake that its meta describes")
+        raise _foreign(home, "another lake than its meta describes" if found else f"no {LAKE}: its lake was removed")
 
 
 def _found(home: Home) -> str | None:
