@@ -46,7 +46,8 @@ def usable_home(root: Path) -> bool:
             (root / name).mkdir(mode=PRIVATE_FOLDER, exist_ok=True)
         private_file(root / LOCK)
         names = {entry.name for entry in root.iterdir()}
-        ours = [root / name for name in (*FOLDERS, *FILES) if name in names]
+        # like every file of the lake, its id is written by the storage, and holds nothing to hide
+        ours = [root / name for name in (*FOLDERS, *FILES) if name in names and name != LAKE]
         if names <= {*FOLDERS, *FILES}:
             ours.append(root)
         opened = [path for path in ours if _made_private(path)]

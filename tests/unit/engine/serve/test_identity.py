@@ -56,6 +56,13 @@ def refused(home: Home) -> str:
     return e.value.message
 
 
+def test_a_second_start_has_nothing_to_say_about_the_home(tmp_path: Path) -> None:
+    used(tmp_path / "home").meta.close()
+    again = Home.open(tmp_path / "home")
+    assert again.notices == ()
+    again.meta.close()
+
+
 def test_a_lake_is_left_alone_by_the_meta_of_another(tmp_path: Path) -> None:
     """That meta is in use, too; to it, everything here would be the files of dropped tables."""
     ours, theirs = used(tmp_path / "ours"), used(tmp_path / "theirs")
