@@ -6,6 +6,10 @@ from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 from typing import Any
 
+from headwater.origin import Ordering as Ordering
+from headwater.origin import TableOrigin as TableOrigin
+from headwater.origin import ViewOrigin as ViewOrigin
+
 
 class Op(IntEnum):
     """What a change does to a row; segments and runs store the number."""
@@ -225,7 +229,7 @@ class Epoch:
 
     def index_for(self, relation: RelationInfo) -> int:
         """The last index of the relation's changes that the epoch holds."""
-        return self.index_of(relation.origin.connection_id)
+        return self.id if relation.view is not None else self.index_of(relation.origin.connection_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,27 +306,15 @@ class ConnectionInfo:
 
 
 @dataclass(frozen=True, slots=True)
-class TableOrigin:
-    """An origin: one table of an upstream, followed through its connection's changelog."""
-
-    connection_id: int
-    schema: str
-    table: str
-    upstream_id: int  # the upstream's own number for the table
-    begin_index: int = 0  # changes at or below it concern no span of the relation
-
-    @property
-    def name(self) -> str:
-        return f"{self.schema}.{self.table}"
-
-
-@dataclass(frozen=True, slots=True)
 class RelationInfo:
-    """A table (later also a view) as stored in meta. Only code that follows or reads an upstream uses the `origin`."""
+    """A table or a materialized view as stored in meta.
+
+    Only code that follows or reads an upstream, or computes a view, uses the `origin`.
+    """
 
     id: int
     name: str
-    origin: TableOrigin
+    origin: TableOrigin | ViewOrigin
     columns: tuple[Column, ...]  # as they are in `schema_version`
     key: tuple[str, ...]
     options: dict[str, str]
@@ -334,6 +326,27 @@ class RelationInfo:
     block: int = 0  # tables of one BEGIN … COMMIT become readable together; 0 once they are
     replaces: int = 0  # the relation that this one replaces when it is complete (RESYNC TABLE)
     schema_version: int = FIRST_SCHEMA
+
+    @property
+    def table_origin(self) -> TableOrigin:
+        """The upstream table that a table follows."""
+        assert isinstance(self.origin, TableOrigin), f"{self.name} is a view"
+        return self.origin
+
+    @property
+    def view(self) -> ViewOrigin | None:
+        """The query that a view stores; None for a table."""
+        return self.origin if isinstance(self.origin, ViewOrigin) else None
+
+    @property
+    def kind(self) -> str:
+        """What a user calls it."""
+        return "table" if self.view is None else "materialized view"
+
+    @property
+    def shown_columns(self) -> tuple[Column, ...]:
+        """The columns that a reader sees."""
+        return self.columns if self.view is None else self.columns[: self.view.visible]
 
     @property
     def key_columns(self) -> tuple[Column, ...]:
@@ -348,8 +361,9 @@ class RelationInfo:
     @property
     def shown_state(self) -> str:
         """Its state, in the word that every screen uses."""
-        unfinished = (TableState.DEFINED, TableState.WAITING, TableState.FILLING)
-        return str(self.control if self.control is Control.PAUSED and self.state in unfinished else self.state)
+        unfinished = self.state in (TableState.DEFINED, TableState.WAITING, TableState.FILLING)
+        pausable = unfinished or (self.view is not None and self.state is TableState.LIVE)
+        return str(self.control if self.control is Control.PAUSED and pausable else self.state)
 
     @property
     def failed_at(self) -> float | None:
@@ -445,6 +459,7 @@ class RunInfo:
     truncate_index: int = 0  # the last TRUNCATE in it, or 0; the run does not contain what lies before that
     schema_version: int = FIRST_SCHEMA  # of the relation's columns that it is written in
     base_index: int = -1  # what the base held that rows with missing values refer to; -1: unknown
+    before_path: str = ""  # of a view's run: the rows that it replaces or removes, as they were
 
 
 @dataclass(frozen=True, slots=True)

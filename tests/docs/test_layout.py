@@ -20,6 +20,7 @@ PACKAGE = ROOT / "src" / "headwater"
 FILES = sorted(PACKAGE.rglob("*.py"))
 GROUND = {
     "model",
+    "origin",
     "stored",
     "errors",
     "config",
@@ -238,7 +239,10 @@ def test_only_what_deals_with_upstreams_sees_the_origin_of_a_relation() -> None:
     found = [
         name_of(path)
         for path in outside("source/", *OTHER_ORIGINS)
-        if any(isinstance(n, ast.Attribute) and n.attr == "origin" for n in ast.walk(ast.parse(path.read_text())))
+        if any(
+            isinstance(n, ast.Attribute) and n.attr in ("origin", "table_origin")
+            for n in ast.walk(ast.parse(path.read_text()))
+        )
     ]
     assert found == SEE_ORIGINS
 

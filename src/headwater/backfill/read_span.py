@@ -43,14 +43,14 @@ class ScanJob:
 def scan_table(relation: RelationInfo, identity: dict[str, str] | None = None) -> ScanTable:
     """The upstream table with what a scan selects from it for decoding. `identity` is its connection's."""
     return ScanTable(
-        schema=relation.origin.schema,
-        name=relation.origin.table,
+        schema=relation.table_origin.schema,
+        name=relation.table_origin.table,
         columns=relation.columns,
         key=relation.key,
         select=tuple(select_expression(c) for c in relation.columns),
         key_text=tuple(text_expression(c) for c in relation.key_columns),
         filter=read_filter(relation.filter, relation.columns) if relation.filter else None,
-        upstream_id=relation.origin.upstream_id,
+        upstream_id=relation.table_origin.upstream_id,
         identity=identity or {},
     )
 

@@ -46,11 +46,11 @@ class HomeMemory:
 
     def followed(self) -> frozenset[int]:
         with self._meta.read() as c:
-            return frozenset(r.origin.upstream_id for r in relations.all(c, self._id))
+            return frozenset(r.table_origin.upstream_id for r in relations.all(c, self._id))
 
     def taken(self, upstream_id: int) -> tuple[Taken, ...]:
         with self._meta.read() as c:
-            found = [r for r in relations.all(c, self._id) if r.origin.upstream_id == upstream_id]
+            found = [r for r in relations.all(c, self._id) if r.table_origin.upstream_id == upstream_id]
         return tuple(Taken(r.columns, r.key) for r in found)
 
     def version(self, upstream_id: int) -> SchemaVersion | None:

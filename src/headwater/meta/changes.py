@@ -1,4 +1,7 @@
-"""A relation's changes in the changelog: how many, where they are, how they are written, since when."""
+"""A relation's changes: how many, where they are, how they are written, since when.
+
+A table's are in its connection's changelog; a view's are its runs, and their index is the epoch that they lead to.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +9,18 @@ from collections.abc import Iterable
 
 from sqlalchemy.engine import Connection
 
-from headwater.meta import progress, segments
-from headwater.model import Part, RelationInfo, SchemaVersion
+from headwater.meta import progress, runs, segments, views
+from headwater.model import Epoch, Part, RelationInfo, SchemaVersion
 
 
 def connection_of(relation: RelationInfo) -> int:
-    """The connection whose changelog has the relation's changes."""
+    """The connection whose changelog has the relation's changes; 0 for a view."""
     return relation.origin.connection_id
+
+
+def current(c: Connection, relation: RelationInfo, epoch: Epoch) -> int:
+    """The last index up to which the relation's changes are known at an epoch."""
+    return epoch.index_for(relation) if relation.view is None else views.last_version(c, relation.id, epoch.id)
 
 
 def begin(relation: RelationInfo) -> int:
@@ -22,36 +30,46 @@ def begin(relation: RelationInfo) -> int:
 
 def count(c: Connection, relation: RelationInfo, after: int, upto: int) -> int:
     """About how many changes are in (after, upto]; 0 means certainly none."""
-    return segments.count_changes(c, relation.origin.connection_id, relation.origin.upstream_id, after, upto)
+    if relation.view is not None:
+        return sum(run.rows for run in runs.ending_in(c, relation.id, after, upto))
+    return segments.count_changes(c, relation.origin.connection_id, relation.table_origin.upstream_id, after, upto)
 
 
 def counts(c: Connection, ranges: Iterable[tuple[RelationInfo, int, int]]) -> dict[int, int]:
     """`count` for many (relation, after, upto), by the relation's id; few queries for all of them."""
-    wanted = {r.id: progress.Range(r.origin.connection_id, r.origin.upstream_id, a, b) for r, a, b in ranges}
-    return progress.changes(c, wanted)
+    wanted: dict[int, progress.Range] = {}
+    found: dict[int, int] = {}
+    for r, after, upto in ranges:
+        if r.view is not None:
+            found[r.id] = count(c, r, after, upto)
+        else:
+            wanted[r.id] = progress.Range(r.table_origin.connection_id, r.table_origin.upstream_id, after, upto)
+    return found | progress.changes(c, wanted)
 
 
 def last(c: Connection, relation: RelationInfo, upto: int) -> int:
     """An index at or after the last change up to `upto`, and at most `upto`; 0: there is none."""
-    return segments.last_change(c, relation.origin.connection_id, relation.origin.upstream_id, upto)
+    return segments.last_change(c, relation.origin.connection_id, relation.table_origin.upstream_id, upto)
 
 
 def pieces(c: Connection, relation: RelationInfo, after: int, upto: int) -> list[tuple[str, Part]]:
     """(segment path, part) of the changes in (after, upto], in index order."""
-    return segments.of_table(c, relation.origin.connection_id, relation.origin.upstream_id, after, upto)
+    return segments.of_table(c, relation.origin.connection_id, relation.table_origin.upstream_id, after, upto)
 
 
 def first_kept(c: Connection, relation: RelationInfo) -> int:
-    """The first index that still exists; everything before it has been removed."""
+    """The first index that still exists; everything before it has been removed. A view's runs stay while needed."""
+    if relation.view is not None:
+        return 0
     return segments.first_kept(c, relation.origin.connection_id)
 
 
 def schemas(c: Connection, relation: RelationInfo) -> list[SchemaVersion]:
     """How its changes are written, in the order of the changelog."""
-    return segments.schemas(c, relation.origin.connection_id, relation.origin.upstream_id)
+    return segments.schemas(c, relation.origin.connection_id, relation.table_origin.upstream_id)
 
 
 def schemas_in_use(c: Connection, relation: RelationInfo, newer_than: int) -> list[SchemaVersion]:
     """The schema versions above an id that changes of the relation are written in."""
-    origin = relation.origin
+    origin = relation.table_origin
     return segments.schemas_in_use(c, origin.connection_id, origin.upstream_id, origin.begin_index, newer_than)

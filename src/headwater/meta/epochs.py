@@ -12,10 +12,12 @@ from sqlalchemy.engine import Connection
 
 from headwater import stored
 from headwater.config import PIN_S
+from headwater.meta import views
 from headwater.meta.tables import cut, epoch, layout, pin
 from headwater.model import Epoch, EpochEntry, Layout, RelationInfo
 
 EVERYTHING = (1 << 63) - 1  # an index after every change
+VIEWS = "views"  # the owner of epochs that are kept for views
 
 
 def publish(c: Connection, entries: list[EpochEntry], layouts: Mapping[int, Layout]) -> Epoch:
@@ -55,6 +57,12 @@ def get(c: Connection, id: int) -> Epoch | None:
 def recent(c: Connection, limit: int) -> list[Epoch]:
     ids = c.execute(sa.select(epoch.c.id).order_by(epoch.c.id.desc()).limit(limit)).scalars().all()
     return [e for e in (get(c, i) for i in ids) if e is not None]
+
+
+def put_layout(c: Connection, value: Layout, epoch_id: int) -> None:
+    """Sets the layout of a relation from an existing epoch on; nobody may have read it at or after that epoch."""
+    c.execute(sa.delete(layout).where(layout.c.relation_id == value.relation_id, layout.c.epoch_id >= epoch_id))
+    c.execute(sa.insert(layout).values(relation_id=value.relation_id, epoch_id=epoch_id, body=stored.dump(value)))
 
 
 def layout_at(c: Connection, relation_id: int, epoch_id: int) -> Layout | None:
@@ -123,9 +131,14 @@ def pinned(c: Connection) -> set[int]:
 
 
 def pinned_by(c: Connection) -> list[tuple[int, str]]:
-    """(epoch, owner) of each live pin."""
+    """(epoch, owner) of each live pin, and of the epochs that are kept for views."""
     rows = c.execute(sa.select(pin.c.epoch_id, pin.c.owner).where(pin.c.expires_at >= time.time()).order_by(pin.c.id))
-    return [(int(r.epoch_id), str(r.owner)) for r in rows]
+    return [*((int(r.epoch_id), str(r.owner)) for r in rows), *((id, VIEWS) for id in sorted(_of_views(c)))]
+
+
+def _of_views(c: Connection) -> set[int]:
+    """The epochs that views need: those at which they stop, and those at which they are being filled."""
+    return {b.epoch for b in views.barriers(c)} | set(views.fill_epochs(c).values())
 
 
 def pinned_indexes(c: Connection, relation: RelationInfo) -> set[int]:
@@ -155,14 +168,16 @@ def oldest(c: Connection) -> int:
 
 
 def thin(c: Connection, before: float) -> int:
-    """Removes epochs created before a time, except pinned ones and the newest, and layouts that only they used.
+    """Removes epochs created before a time, and layouts that only they used.
+
+    Pinned ones, those that views need, and the newest stay.
 
     Returns the number of removed epochs.
     """
     newest_id = c.execute(sa.select(sa.func.max(epoch.c.id))).scalar()
     if newest_id is None:
         return 0
-    kept = sorted(pinned(c) | {newest_id})
+    kept = sorted(pinned(c) | _of_views(c) | {newest_id})
     gone = c.execute(sa.delete(epoch).where(epoch.c.created_at < before, epoch.c.id.not_in(kept))).rowcount
     if gone:
         c.execute(sa.delete(cut).where(cut.c.epoch_id.not_in(sa.select(epoch.c.id))))

@@ -12,8 +12,9 @@ from sqlalchemy.engine import Connection, Row
 
 from headwater import stored
 from headwater.errors import DefinitionError, HeadwaterError, base_damaged
-from headwater.meta.tables import intent, layout, notice, relation, run, span
-from headwater.model import Column, Control, Notice, RelationInfo, TableOrigin, TableState
+from headwater.meta import views
+from headwater.meta.tables import intent, layout, notice, refresh, relation, run, span, version, view
+from headwater.model import Column, Control, Notice, Ordering, RelationInfo, TableOrigin, TableState, ViewOrigin
 
 BESIDE = "\x01"  # prefix of the name of a relation that is built next to another one; no user can write it
 UNWATCHED = "table.unwatched"  # the code of the notice for a table whose upstream could not be checked
@@ -67,7 +68,7 @@ def add(
 def find(c: Connection, name: str) -> RelationInfo | None:
     # SQLite's lower() handles only ASCII, so a name as written must be enough to find it
     same = sa.or_(relation.c.name == name, sa.func.lower(relation.c.name) == name.lower())
-    row = c.execute(sa.select(relation).where(same)).first()
+    row = c.execute(_select().where(same)).first()
     return None if row is None else _info(row)
 
 
@@ -80,15 +81,21 @@ def get(c: Connection, id: int) -> RelationInfo:
 
 
 def get_or_none(c: Connection, id: int) -> RelationInfo | None:
-    row = c.execute(sa.select(relation).where(relation.c.id == id)).first()
+    row = c.execute(_select().where(relation.c.id == id)).first()
     return None if row is None else _info(row)
 
 
 def all(c: Connection, connection_id: int | None = None) -> list[RelationInfo]:
-    q = sa.select(relation).order_by(relation.c.id)
+    """All relations; with a connection, the tables that come through it."""
+    q = _select().order_by(relation.c.id)
     if connection_id is not None:
         q = q.where(relation.c.connection_id == connection_id)
     return [_info(r) for r in c.execute(q)]
+
+
+def tables(c: Connection) -> list[RelationInfo]:
+    """The relations that follow an upstream table."""
+    return [r for r in all(c) if r.view is None]
 
 
 def named(c: Connection) -> list[RelationInfo]:
@@ -98,13 +105,13 @@ def named(c: Connection) -> list[RelationInfo]:
 
 def replacement(c: Connection, id: int) -> RelationInfo | None:
     """The relation that is being built to replace another one."""
-    row = c.execute(sa.select(relation).where(relation.c.replaces == id)).first()
+    row = c.execute(_select().where(relation.c.replaces == id)).first()
     return None if row is None else _info(row)
 
 
 def in_block(c: Connection, block: int) -> list[RelationInfo]:
     """The relations that wait for each other to become readable."""
-    return [_info(r) for r in c.execute(sa.select(relation).where(relation.c.block == block))] if block else []
+    return [_info(r) for r in c.execute(_select().where(relation.c.block == block))] if block else []
 
 
 def set_control(c: Connection, id: int, control: Control) -> None:
@@ -134,6 +141,7 @@ def take_place(c: Connection, id: int) -> None:
     if old is not None:
         name = old.name
         remove(c, old.id)
+        views.replace_input(c, old.id, id)
     c.execute(sa.update(relation).where(relation.c.id == id).values(name=name, replaces=0))
 
 
@@ -212,7 +220,7 @@ def planned(c: Connection, id: int) -> bool:
 
 
 def remove(c: Connection, id: int) -> None:
-    for table in (span, layout, intent, run, notice):
+    for table in (span, layout, intent, run, notice, view, version, refresh):
         c.execute(sa.delete(table).where(table.c.relation_id == id))
     c.execute(sa.delete(relation).where(relation.c.id == id))
 
@@ -253,11 +261,25 @@ def _columns(text: str) -> tuple[Column, ...]:
     return stored.columns(text)
 
 
+def _select() -> sa.Select[tuple[object, ...]]:
+    """Relations, with what the views among them have besides."""
+    own = (view.c.query, view.c.inputs, view.c.visible, view.c.reading)
+    return sa.select(relation, *own).outerjoin(view, view.c.relation_id == relation.c.id)
+
+
+def _origin(r: Row[tuple[object, ...]]) -> TableOrigin | ViewOrigin:
+    if r.query is None:
+        return TableOrigin(r.connection_id, r.upstream_schema, r.upstream_table, r.upstream_id, r.begin_index)
+    reading = json.loads(r.reading)
+    order = tuple(Ordering(**o) for o in reading["order"])
+    return ViewOrigin(r.query, tuple(json.loads(r.inputs)), r.visible, order, reading["limit"])
+
+
 def _info(r: Row[tuple[object, ...]]) -> RelationInfo:
     return RelationInfo(
         id=r.id,
         name=r.name,
-        origin=TableOrigin(r.connection_id, r.upstream_schema, r.upstream_table, r.upstream_id, r.begin_index),
+        origin=_origin(r),
         columns=_columns(r.columns),
         key=tuple(json.loads(r.key)),
         options=json.loads(r.options),

@@ -27,6 +27,7 @@ def add(
     base_index: int,
     truncate_index: int = 0,
     replaces: Sequence[int] = (),
+    before_path: str = "",
 ) -> int:
     """Makes a written run part of the overlay; the runs that it contains are retired with it."""
     result = c.execute(
@@ -41,6 +42,7 @@ def add(
             truncate_index=truncate_index,
             schema_version=schema_version,
             base_index=base_index,
+            before_path=before_path,
             created_at=time.time(),
         )
     )
@@ -64,6 +66,17 @@ def live(c: Connection, relation_id: int, after: int, upto: int) -> list[RunInfo
     return [_info(r) for r in c.execute(q)]
 
 
+def ending_in(c: Connection, relation_id: int, after: int, upto: int) -> list[RunInfo]:
+    """A view's runs that end in (after, upto], in order: together they are its changes from one version to another."""
+    q = sa.select(run).where(
+        run.c.relation_id == relation_id,
+        run.c.last_index > after,
+        run.c.last_index <= upto,
+        sa.or_(run.c.retired_at.is_(None), run.c.folded == 1),
+    )
+    return [_info(r) for r in c.execute(q.order_by(run.c.first_index, run.c.id))]
+
+
 def retire(c: Connection, ids: Sequence[int]) -> None:
     """Retires runs that another one contains."""
     c.execute(sa.update(run).where(run.c.id.in_(list(ids))).values(retired_at=time.time(), folded=0))
@@ -80,7 +93,7 @@ def retire_folded(c: Connection, relation_id: int, upto: int) -> None:
 
 def remove_retired(c: Connection, before: float) -> list[str]:
     """Removes runs retired before a time (no reader is older) that no kept epoch needs; returns their files."""
-    q = sa.select(run.c.id, run.c.relation_id, run.c.last_index, run.c.path, run.c.folded)
+    q = sa.select(run.c.id, run.c.relation_id, run.c.last_index, run.c.path, run.c.folded, run.c.before_path)
     held: dict[int, int] = {}
     gone = []
     for row in c.execute(q.where(run.c.retired_at < before)).all():
@@ -88,16 +101,16 @@ def remove_retired(c: Connection, before: float) -> list[str]:
             held[row.relation_id] = epochs.lowest_index(c, row.relation_id)
         if not row.folded or row.last_index <= held[row.relation_id]:
             c.execute(sa.delete(run).where(run.c.id == row.id))
-            gone.append(str(row.path))
+            gone += [str(path) for path in (row.path, row.before_path) if path]
     return gone
 
 
 def paths(c: Connection, relation_id: int | None = None) -> set[str]:
     """The files of a relation's runs (or of all), with those that a reader may be about to open."""
-    q = sa.select(run.c.path)
+    q = sa.select(run.c.path, run.c.before_path)
     if relation_id is not None:
         q = q.where(run.c.relation_id == relation_id)
-    return set(c.execute(q).scalars())
+    return {path for row in c.execute(q) for path in row if path}
 
 
 def _info(r: Row[tuple[object, ...]]) -> RunInfo:
@@ -113,4 +126,5 @@ def _info(r: Row[tuple[object, ...]]) -> RunInfo:
         r.truncate_index,
         r.schema_version,
         r.base_index,
+        r.before_path,
     )

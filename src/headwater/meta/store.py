@@ -63,6 +63,12 @@ def _folded_runs(c: Connection) -> None:
     c.exec_driver_sql("ALTER TABLE run ADD COLUMN folded INTEGER NOT NULL DEFAULT 0")
 
 
+def _views(c: Connection) -> None:
+    c.exec_driver_sql("ALTER TABLE run ADD COLUMN before_path TEXT NOT NULL DEFAULT ''")
+    for table in (tables.view, tables.barrier, tables.version, tables.refresh, tables.plain_view):
+        table.create(c)
+
+
 # version → what migrates a home of that version to the next one
 MIGRATIONS: dict[int, Callable[[Connection], None]] = {
     1: _control_of_backfills,
@@ -72,6 +78,7 @@ MIGRATIONS: dict[int, Callable[[Connection], None]] = {
     5: _named_leases,
     6: _known_lake,
     7: _folded_runs,
+    8: _views,
 }
 
 

@@ -14,7 +14,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-VERSION = 8
+VERSION = 9
 
 metadata = MetaData()
 Id = BigInteger().with_variant(Integer, "sqlite")  # SQLite autoincrements only INTEGER PRIMARY KEY
@@ -219,7 +219,63 @@ run = Table(
     Column("created_at", Float, nullable=False),
     Column("retired_at", Float),  # merged into another run or folded; kept while a reader may be about to open it
     Column("folded", Integer, nullable=False, server_default="0"),  # 1: layouts from before the fold still use it
+    Column("before_path", Text, nullable=False, server_default=""),  # of a view's run: the rows that it replaces
     sqlite_autoincrement=True,  # an id is never reused
+)
+
+view = Table(  # what a relation has if it is a materialized view
+    "view",
+    metadata,
+    Column("relation_id", Id, primary_key=True, autoincrement=False),
+    Column("query", Text, nullable=False),
+    Column("inputs", Text, nullable=False),  # JSON: ids of the relations it reads
+    Column("uses", Text, nullable=False),  # JSON: input's id → the columns it uses and their types
+    Column("visible", Integer, nullable=False),
+    Column("reading", Text, nullable=False),  # JSON: order and limit of the result
+    Column("fill", Text, nullable=False, server_default=""),  # JSON: epoch and slices of the fill; empty: none begun
+)
+
+barrier = Table(  # epochs at which views stop; they are kept like pinned ones
+    "barrier",
+    metadata,
+    Column("number", Id, primary_key=True),
+    Column("epoch_id", Id, nullable=False, unique=True),
+    sqlite_autoincrement=True,  # a number is never reused
+)
+
+version = Table(  # the view equals its query at the epoch
+    "version",
+    metadata,
+    Column("relation_id", Id, primary_key=True, autoincrement=False),
+    Column("epoch_id", Id, primary_key=True, autoincrement=False),
+)
+
+refresh = Table(  # what refreshes cost
+    "refresh",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("relation_id", Id, nullable=False),
+    Column("from_epoch", BigInteger, nullable=False),
+    Column("to_epoch", BigInteger, nullable=False),
+    Column("strategy", Text, nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("rows_read", BigInteger, nullable=False),
+    Column("rows_changed", BigInteger, nullable=False),
+    Column("ms", Float, nullable=False),
+    Column("ended_at", Float, nullable=False),
+    Index("refresh_by_view", "relation_id", "id"),
+    sqlite_autoincrement=True,
+)
+
+plain_view = Table(  # CREATE VIEW: a stored query without rows of its own
+    "plain_view",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("name", Text, nullable=False, unique=True),
+    Column("query", Text, nullable=False),
+    Column("statement", Text, nullable=False),
+    Column("created_at", Float, nullable=False),
+    sqlite_autoincrement=True,
 )
 
 notice = Table(

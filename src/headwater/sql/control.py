@@ -70,7 +70,7 @@ def resync_table(home: Home, statement: ResyncTable) -> Outcome:
         text = relations.statement(c, old.id)
     (definition,) = parse(text)
     assert isinstance(definition, CreateTable)
-    upstream = upstream_of(home.meta, old.origin.connection_id)
+    upstream = upstream_of(home.meta, old.table_origin.connection_id)
     checked = define.check_table(upstream, definition)
     with home.meta.write() as c:
         replacement = relations.replacement(c, old.id)
@@ -79,7 +79,9 @@ def resync_table(home: Home, statement: ResyncTable) -> Outcome:
         if replacement is not None:
             relations.remove(c, replacement.id)
         now = relations.get(c, old.id)
-        checked.store(c, relations.BESIDE + old.name, old.origin.connection_id, now.options, text, replaces=old.id)
+        checked.store(
+            c, relations.BESIDE + old.name, old.table_origin.connection_id, now.options, text, replaces=old.id
+        )
     return Outcome(
         f"table {old.name} is being read again; its old rows stay readable until then", checked.found.notices
     )

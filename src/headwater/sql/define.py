@@ -147,8 +147,8 @@ def drop_table(home: Home, statement: DropTable) -> Outcome:
         for each in (relation, *([replacement] if replacement else [])):
             relations.remove(c, each.id)
         relations.open_if_complete(c, relation.block)
-        origin = relation.origin
-        shared = any(r.origin.upstream_id == origin.upstream_id for r in relations.all(c, origin.connection_id))
+        origin = relation.table_origin
+        shared = any(r.table_origin.upstream_id == origin.upstream_id for r in relations.all(c, origin.connection_id))
     warnings: tuple[str, ...] = ()
     if not shared:
         warnings = _withdraw(home, relation)
@@ -307,7 +307,9 @@ def _column(found: FoundColumn, declared: ColumnSpec | None) -> Column:
 def _withdraw(home: Home, relation: RelationInfo) -> tuple[str, ...]:
     """Removes the table from the publication; if the upstream does not answer, it only does some needless work."""
     try:
-        upstream_of(home.meta, relation.origin.connection_id).withdraw(relation.origin.schema, relation.origin.table)
+        upstream_of(home.meta, relation.table_origin.connection_id).withdraw(
+            relation.table_origin.schema, relation.table_origin.table
+        )
     except HeadwaterError as e:
-        return (f"the upstream still publishes {relation.origin.name}: {e.message}",)
+        return (f"the upstream still publishes {relation.table_origin.name}: {e.message}",)
     return ()

@@ -99,10 +99,16 @@ def _tables(c: Connection) -> Result:
     rows = []
     for r in relations.named(c):
         p = found[r.id]
-        upstream = r.origin.name
+        upstream = r.table_origin.name
         rows.append(
             (
-                *(r.name, by_id.get(r.origin.connection_id, ""), upstream, r.shown_state, f"{p.covered}/{p.total}"),
+                *(
+                    r.name,
+                    by_id.get(r.table_origin.connection_id, ""),
+                    upstream,
+                    r.shown_state,
+                    f"{p.covered}/{p.total}",
+                ),
                 *(p.rows, noted.get(r.id, 0), _error(r.error)),
             )
         )

@@ -109,7 +109,7 @@ class Backfill:
         for relation in found:
             work = self._work.setdefault(relation.id, _Work())
             who = Who(BACKFILL, table=relation.id)
-            if relation.origin.connection_id not in running or self._home.live.failures.backing_off(who):
+            if relation.table_origin.connection_id not in running or self._home.live.failures.backing_off(who):
                 continue
             try:
                 self._step(relation, work)
@@ -139,10 +139,10 @@ class Backfill:
 
     def _begin(self, relation: RelationInfo, work: _Work) -> None:
         """Checks the table again (it may have changed since it was defined), publishes it, takes a ticket."""
-        upstream = upstream_of(self._home.meta, relation.origin.connection_id)
-        schema, table = relation.origin.schema, relation.origin.table
+        upstream = upstream_of(self._home.meta, relation.table_origin.connection_id)
+        schema, table = relation.table_origin.schema, relation.table_origin.table
         found = upstream.find_table(schema, table, [c.name for c in relation.columns], relation.key)
-        if found.id != relation.origin.upstream_id:
+        if found.id != relation.table_origin.upstream_id:
             raise DataError(
                 "data.rewritten",
                 f"{schema}.{table} has been dropped and re-created since {relation.name} was defined",
@@ -150,7 +150,7 @@ class Backfill:
             )
         with self._home.meta.owned(self._lease(relation)) as c:
             # Before the ticket: changes captured so far belong to transactions that will have ended when scans begin.
-            relations.set_begin(c, relation.id, connections.get(c, relation.origin.connection_id).committed_index)
+            relations.set_begin(c, relation.id, connections.get(c, relation.table_origin.connection_id).committed_index)
         work.ticket = upstream.publish(schema, table)
         crash.here("publication.altered")
         with self._home.meta.owned(self._lease(relation)) as c:
@@ -163,7 +163,7 @@ class Backfill:
         if work.planning is not None:
             self._collect(relation, work)
             return
-        upstream = upstream_of(self._home.meta, relation.origin.connection_id)
+        upstream = upstream_of(self._home.meta, relation.table_origin.connection_id)
         blockers = upstream.blockers(work.ticket)
         work.waiting_for = blockers[0] if blockers else ""
         if not blockers and not self._reached(relation, upstream.begun(work.ticket)):
@@ -176,11 +176,11 @@ class Backfill:
         if not begun:
             return True
         with self._home.meta.read() as c:
-            connection = connections.get(c, relation.origin.connection_id)
+            connection = connections.get(c, relation.table_origin.connection_id)
             if not passed(connection.type, connection.position, begun):
                 return False
             now = relations.get_or_none(c, relation.id)
-            since = now.origin.begin_index if now is not None else connection.committed_index
+            since = now.table_origin.begin_index if now is not None else connection.committed_index
             around = segments.in_range(c, connection.id, since, connection.committed_index)
         found = read_transactions(self._home.storage, [s.path for s in around])
         index = index_at(found, kind(connection.type).number(begun), since)
@@ -190,8 +190,8 @@ class Backfill:
 
     def _make_base(self, relation: RelationInfo) -> None:
         """Creates the empty base and sets the table's state to FILLING."""
-        upstream = upstream_of(self._home.meta, relation.origin.connection_id)
-        look = upstream.look([relation.origin.upstream_id])[relation.origin.upstream_id]
+        upstream = upstream_of(self._home.meta, relation.table_origin.connection_id)
+        look = upstream.look([relation.table_origin.upstream_id])[relation.table_origin.upstream_id]
         version = base.create(self._home.storage, relation)
         with self._home.meta.owned(self._lease(relation)) as c:
             now = relations.get_or_none(c, relation.id)

@@ -30,9 +30,9 @@ def plan_relation(
     """Plans all spans of a relation into meta, resuming an earlier plan; returns whether the table is small."""
     with home.meta.read() as c:
         begun = spans.planned(c, relation.id)
-        identity = connections.get(c, relation.origin.connection_id).identity
-        life = connections.server_life(c, relation.origin.connection_id)
-    upstream = upstream_of(home.meta, relation.origin.connection_id)
+        identity = connections.get(c, relation.table_origin.connection_id).identity
+        life = connections.server_life(c, relation.table_origin.connection_id)
+    upstream = upstream_of(home.meta, relation.table_origin.connection_id)
     table = scan_table(relation, identity)
     extent = upstream.reach.read_extent(table)
     plan = _plan(relation, extent, home.settings)
@@ -55,9 +55,9 @@ def leave_rest(home: Home, lease: Lease, relation: RelationInfo, on_scanned: Cal
     Except keys that must be scanned again: their rows are known to be in the table.
     """
     with home.meta.read() as c:
-        identity = connections.get(c, relation.origin.connection_id).identity
-        life = connections.server_life(c, relation.origin.connection_id)
-    upstream = upstream_of(home.meta, relation.origin.connection_id)
+        identity = connections.get(c, relation.table_origin.connection_id).identity
+        life = connections.server_life(c, relation.table_origin.connection_id)
+    upstream = upstream_of(home.meta, relation.table_origin.connection_id)
     extent = upstream.reach.read_extent(scan_table(relation, identity))
     nothing = Plan.of(extent, ()).beyond_result
     with home.meta.owned(lease) as c:

@@ -35,10 +35,10 @@ def scan(
         if relations.get_or_none(c, relation.id) is None:
             return 0
         spans.set_state(c, info.id, SpanState.SCANNING)
-        identity = connections.get(c, relation.origin.connection_id).identity
-        life = connections.server_life(c, relation.origin.connection_id)
+        identity = connections.get(c, relation.table_origin.connection_id).identity
+        life = connections.server_life(c, relation.table_origin.connection_id)
     try:
-        upstream = upstream_of(home.meta, relation.origin.connection_id)
+        upstream = upstream_of(home.meta, relation.table_origin.connection_id)
         label = scan_label(info.id)
         job = job_for(relation, upstream.reach, identity, info.span, home.storage, lease.permit, label)
         job = dataclasses.replace(
@@ -88,7 +88,7 @@ def record(c: Connection, relation: RelationInfo, info: SpanInfo, result: ScanRe
     `life` is the server's life before the scan began: if it has changed when the span is to be covered, what the scan
     saw may have been undone, and the span is read again.
     """
-    connection = connections.get(c, relation.origin.connection_id)
+    connection = connections.get(c, relation.table_origin.connection_id)
     txn_min = kind(connection.type).txn_min(result.saw)
     log_index = segments.first_unseen(c, connection.id, txn_min, connection.committed_index)
     spans.scanned(c, info.id, result, log_index, life)

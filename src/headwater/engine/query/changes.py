@@ -27,7 +27,7 @@ def changelog_rows(
         found = connections.find(c, connection)
         if found is None:
             raise unknown_name("connection", connection, [x.name for x in connections.all(c)])
-        shown = [r for r in relations.named(c) if r.origin.connection_id == found.id]
+        shown = [r for r in relations.named(c) if r.table_origin.connection_id == found.id]
     meant = shown if table is None else _named(shown, table)
     newest = epoch.index_of(found.id)
     upto = newest if last is None else min(last, newest)
@@ -40,12 +40,12 @@ def _named(shown: list[RelationInfo], table: str) -> list[RelationInfo]:
     name = table.lower()
     for match in (
         [r for r in shown if r.name.lower() == name],
-        [r for r in shown if r.origin.name.lower() == name],
-        [r for r in shown if r.origin.table.lower() == name],
+        [r for r in shown if r.table_origin.name.lower() == name],
+        [r for r in shown if r.table_origin.table.lower() == name],
     ):
-        if len({r.origin.name for r in match}) == 1:
+        if len({r.table_origin.name for r in match}) == 1:
             return match
-    raise unknown_name("table", table, [*(r.name for r in shown), *(r.origin.name for r in shown)])
+    raise unknown_name("table", table, [*(r.name for r in shown), *(r.table_origin.name for r in shown)])
 
 
 def _of_table(
@@ -55,8 +55,8 @@ def _of_table(
         __version__,
         connection.name,
         connection.options.get("database.name", ""),
-        relation.origin.schema,
-        relation.origin.table,
+        relation.table_origin.schema,
+        relation.table_origin.table,
         kind(connection.type).source_block,
     )
     for part in changes.slices(relation, after, upto, apart=True):

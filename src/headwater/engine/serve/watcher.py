@@ -64,7 +64,7 @@ class Watcher:
     def _look(self, connection_id: int, tables: list[_Watched]) -> None:
         try:
             upstream = upstream_of(self._home.meta, connection_id)
-            looks = upstream.look([t.relation.origin.upstream_id for t in tables])
+            looks = upstream.look([t.relation.table_origin.upstream_id for t in tables])
         except Exception as e:
             for table in tables:
                 self._note(table, described(e))
@@ -72,7 +72,7 @@ class Watcher:
                 return
             raise  # unexpected: logged as such, and shown with the connection
         for table in tables:
-            self._watch(upstream, table, looks[table.relation.origin.upstream_id])
+            self._watch(upstream, table, looks[table.relation.table_origin.upstream_id])
 
     def _watched(self) -> dict[int, list[_Watched]]:
         """The tables that are followed, by connection."""
@@ -81,13 +81,13 @@ class Watcher:
             running = {x.id for x in connections.all(c) if x.state is ConnectionState.RUNNING}
             unwatched = relations.noted(c, relations.UNWATCHED)
             for r in relations.all(c):
-                if r.origin.connection_id not in running or r.state not in (TableState.FILLING, TableState.LIVE):
+                if r.table_origin.connection_id not in running or r.state not in (TableState.FILLING, TableState.LIVE):
                     continue
                 stored = relations.fingerprint(c, r.id)
                 # rows logged before the table's beginning do not matter: its scans came later
                 versions = changes_of.schemas_in_use(c, r, self._judged.get(r.id, 0))
                 before = Look.parse(stored) if stored else None
-                found[r.origin.connection_id].append(_Watched(r, before, versions, unwatched.get(r.id, "")))
+                found[r.table_origin.connection_id].append(_Watched(r, before, versions, unwatched.get(r.id, "")))
         return found
 
     def _watch(self, upstream: Upstream, table: _Watched, now: Look) -> None:
@@ -124,7 +124,7 @@ class Watcher:
             self._wait(upstream, relation, before, now)
             return
         with self._home.meta.read() as c:
-            connection = connections.get(c, relation.origin.connection_id)
+            connection = connections.get(c, relation.table_origin.connection_id)
         if not passed(connection.type, connection.position, waiting.position):
             return
         truncates = self._truncates(upstream, connection, relation, before)
@@ -143,7 +143,7 @@ class Watcher:
         self, upstream: Upstream, connection: ConnectionInfo, relation: RelationInfo, before: Look
     ) -> list[int]:
         """The transactions of TRUNCATEs in the changelog that the accepted look may not have seen."""
-        after, upto = relation.origin.begin_index, connection.committed_index
+        after, upto = relation.table_origin.begin_index, connection.committed_index
         with self._home.meta.read() as c:
             if before.saw:
                 unseen = segments.first_unseen(c, connection.id, upstream.txn_min(before.saw), upto)
