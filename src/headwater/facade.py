@@ -330,7 +330,7 @@ class Headwater:
         """Whether everything that can make progress is where it should be; a failure holds up nothing else."""
         with self._home.meta.read() as c:
             going = {x.id: x for x in connections.all(c) if not (x.state is ConnectionState.FAILED and x.error)}
-            states = [r for r in relations.all(c) if changes_of.connection_of(r) in going]
+            states = [r for r in relations.all(c) if r.view is not None or changes_of.connection_of(r) in going]
         if any(not passed(x.type, x.position, targets.get(x.id, x.position)) for x in going.values()):
             return False
         return all(r.state is TableState.LIVE or (r.state is TableState.FAILED and r.error) for r in states)

@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 def verify_tables(home: Home, reader: Reader, table: str | None = None) -> list[Verified]:
     """Compares a table (or all) at one cut per connection; the capture must be running, and writers may be."""
     with home.meta.read() as c:
-        names = {r.name.lower() for r in relations.named(c)}
+        names = {r.name.lower() for r in relations.named(c) if r.view is None}
     if table is not None and table.lower() not in names:
         raise unknown_name("table", table, sorted(names))
     with reader.at_epoch({table.lower()} if table else names) as (epoch, seen):

@@ -97,6 +97,11 @@ def named_by(rows: pa.Table, others: pa.Table, key: Sequence[str]) -> Flags:
     return np.isin(numbers[: rows.num_rows], numbers[rows.num_rows :])
 
 
+def key_numbers(rows: pa.Table, key: Sequence[str]) -> Ints:
+    """A number for each row's key: equal keys have equal numbers, and NULL is a value."""
+    return _together([_only(rows[k]) for k in key])
+
+
 def _uniform(piece: pa.Table, columns: Sequence[Column], key: Sequence[str]) -> pa.Table:
     """The piece with the columns of both kinds of pieces, in the same order."""
     netted = FROM in piece.column_names

@@ -207,6 +207,9 @@ class Overlays:
             if layout.spans:
                 self._check_history(relation, start, index)
             return Overlay(relation.id, index, (), frozenset(), (), no_holes(relation), 0, began)
+        if relation.view is not None:  # its runs are all there is
+            layers = tuple(layer_of(r) for r in self._chain(relation, layout, start, index) if r.rows)
+            return Overlay(relation.id, index, layers, frozenset(), (), no_holes(relation), changes, began)
         # slices are bounded, but several at once would not be: short tails need little, long ones wait for each other
         with self._long if changes > self._settings.tail_changes else nullcontext():
             return self._layered(relation, layout, start, index, changes)
@@ -239,7 +242,7 @@ class Overlays:
             return []
         with self._meta.read() as c:
             live = meta_runs.live(c, relation.id, start, index)
-        return usable(live, start, relation.schema_version)
+        return usable(live, start, relation.schema_version, gaps=relation.view is not None)
 
     def _is_newest(self, layout: Layout) -> bool:
         """Whether this is the newest layout: runs for an older one would overlap with its runs."""

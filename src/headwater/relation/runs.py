@@ -70,8 +70,8 @@ def plan(chain: Sequence[RunInfo], start: int, upto: int, rows: int, size: int, 
     return Plan(contains, after, upto, older[-1].last_index + 1 if older else start + 1)
 
 
-def usable(live: Sequence[RunInfo], start: int, schema_version: int) -> list[RunInfo]:
-    """The runs that form a gapless chain over a base that holds `start`.
+def usable(live: Sequence[RunInfo], start: int, schema_version: int, *, gaps: bool = False) -> list[RunInfo]:
+    """The runs that form a chain over a base that holds `start`, without gaps unless `gaps` (a view's) mean no change.
 
     A run is unusable if it straddles `start`, was written when the relation had other columns, or refers to rows of a
     base that held something else (a fold has finished since): those rows may have moved to other keys.
@@ -80,7 +80,8 @@ def usable(live: Sequence[RunInfo], start: int, schema_version: int) -> list[Run
     after = start
     for run in live:
         fits = run.base_index == start or not run.missing
-        if run.first_index == after + 1 and run.schema_version == schema_version and fits:
+        follows = run.first_index > after if gaps else run.first_index == after + 1
+        if follows and run.schema_version == schema_version and fits:
             chain.append(run)
             after = run.last_index
     return chain

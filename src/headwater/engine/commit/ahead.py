@@ -20,7 +20,7 @@ def ahead_bytes(c: Connection, failures: Failures) -> dict[int, int]:
     if newest is None:
         return {}
     layouts, held = epochs.layouts_at(c, newest.id), dict[int, int]()
-    for relation in relations.all(c):
+    for relation in relations.tables(c):
         layout = layouts.get(relation.id)
         failing = any(job == "fold" for job, _ in failures.of(table=relation.id))
         if layout is None or not layout.complete or failing or relation.state is TableState.FAILED:

@@ -176,7 +176,7 @@ class Committer:
         relation, newest = relations.get_or_none(c, relation_id), epochs.newest(c)
         if relation is None or newest is None or intents.all(c, relation_id):
             return False
-        layout, index = epochs.layout_at(c, relation_id, newest.id), newest.index_for(relation)
+        layout, index = epochs.layout_at(c, relation_id, newest.id), changes_of.current(c, relation, newest)
         if layout is None or not layout.settled or layout.index_for(relation) >= index:
             return False
         if changes_of.count(c, relation, layout.index_for(relation), index):
@@ -253,7 +253,7 @@ class Committer:
         layout = epochs.layout_at(c, relation_id, newest.id)
         if layout is None or not layout.spans:
             return None
-        index = newest.index_for(relation)
+        index = changes_of.current(c, relation, newest)
         index = index if upto is None else min(index, upto)
         if layout.settled and not changes_of.count(c, relation, layout.index_for(relation), index):
             return None

@@ -118,7 +118,7 @@ class Folds:
         searched = not o.settled or o.relation.partial
         if searched and self._guard.attempt("scan again", id, partial(self._scan_holes, o), False):
             return True
-        if not o.settled:
+        if not o.settled or o.relation.view is not None:
             return False
         return self._guard.attempt(
             "run", id, partial(self._base_writer.make_runs, o.relation, o.layout, o.index), False
@@ -128,7 +128,7 @@ class Folds:
         """Folds failed tables up to where they stopped, so that they no longer need the changelog."""
         with self._home.meta.read() as c:
             newest = epochs.newest(c)
-            failed = [r for r in relations.all(c) if r.state is TableState.FAILED]
+            failed = [r for r in relations.tables(c) if r.state is TableState.FAILED]
             open = [r for r in failed if r.stopped_at is None and not r.history_missing]
             layouts = epochs.layouts_at(c, newest.id) if newest is not None and open else {}
         for relation in open:
@@ -180,10 +180,10 @@ class Folds:
             newest = epochs.newest(c)
             if newest is None:
                 return []
-            known = [r for r in relations.all(c) if r.state is not TableState.FAILED]
+            known = [r for r in relations.all(c) if r.view is not None or r.state is not TableState.FAILED]
             layouts, folded = epochs.layouts_at(c, newest.id), relations.folded_times(c)
             readable = [r for r in known if r.id in layouts and layouts[r.id].spans]
-            found = [(r, layouts[r.id], newest.index_for(r)) for r in readable]
+            found = [(r, layouts[r.id], changes_of.current(c, r, newest)) for r in readable]
             self.changes = changes_of.counts(c, [(r, layout.index_for(r), index) for r, layout, index in found])
             ahead = ahead_bytes(c, self._home.live.failures)
         limit = PRESSING * self._home.settings.changelog_ahead_bytes or math.inf

@@ -74,7 +74,7 @@ class Backfill:
     def recover(self) -> None:
         """Resets scans that a crash interrupted, and gives failed tables another chance."""
         with self._home.meta.owned(self._leases.server) as c:
-            for relation in relations.all(c):
+            for relation in relations.tables(c):
                 found = spans.all(c, relation.id)
                 for s in found:
                     if s.state is SpanState.SCANNING:
@@ -100,7 +100,9 @@ class Backfill:
         """Advances every table that is not live yet."""
         with self._home.meta.read() as c:
             found = [
-                r for r in relations.all(c) if r.state in (TableState.DEFINED, TableState.WAITING, TableState.FILLING)
+                r
+                for r in relations.tables(c)
+                if r.state in (TableState.DEFINED, TableState.WAITING, TableState.FILLING)
             ]
             running = {x.id for x in connections.all(c) if x.state is ConnectionState.RUNNING}
         for gone in self._work.keys() - {r.id for r in found}:  # live, failed or dropped: its results are not needed

@@ -27,7 +27,7 @@ def changelog_rows(
         found = connections.find(c, connection)
         if found is None:
             raise unknown_name("connection", connection, [x.name for x in connections.all(c)])
-        shown = [r for r in relations.named(c) if r.table_origin.connection_id == found.id]
+        shown = [r for r in relations.named(c) if r.view is None and r.table_origin.connection_id == found.id]
     meant = shown if table is None else _named(shown, table)
     newest = epoch.index_of(found.id)
     upto = newest if last is None else min(last, newest)

@@ -80,7 +80,7 @@ class Watcher:
         with self._home.meta.read() as c:
             running = {x.id for x in connections.all(c) if x.state is ConnectionState.RUNNING}
             unwatched = relations.noted(c, relations.UNWATCHED)
-            for r in relations.all(c):
+            for r in relations.tables(c):
                 if r.table_origin.connection_id not in running or r.state not in (TableState.FILLING, TableState.LIVE):
                     continue
                 stored = relations.fingerprint(c, r.id)

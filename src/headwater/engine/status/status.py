@@ -46,7 +46,7 @@ def status_of(home: Home, server: Serving | None) -> Status:
     """The status of a home; without a server only what is in meta."""
     with home.meta.read() as c:
         known = connections.all(c)
-        found = relations.all(c)
+        found = relations.tables(c)
         newest = epochs.newest(c)
         reached = progress.of_all(c)
         seen = _Snapshot(
