@@ -35,6 +35,11 @@ POINTS: dict[str, str] = {
     "run.written": "a run is written; meta does not know",
     "segments.merged": "a merged segment is written; meta does not know",
     "base.upkept": "a base has been rewritten; meta does not know",
+    "view.slice_written": "a slice of a view's fill is written; meta does not know",
+    "view.slice_recorded": "a slice is in meta; its files are not in the view's base",
+    "view.run_written": "the run of a view's refresh is written; meta does not know",
+    "view.published": "a view has a new version",
+    "view.swapped": "a view that was filled again is about to take the place of the old one",
     "epoch.half": "an epoch is written but its transaction has not ended",
     "epoch.published": "an epoch is published",
 }

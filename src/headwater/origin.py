@@ -41,6 +41,7 @@ class ViewOrigin:
     visible: int  # how many of the stored columns a reader sees; the others serve its upkeep
     order: tuple[Ordering, ...] = ()  # of a query that ends with ORDER BY … LIMIT
     limit: int | None = None
+    offset: int = 0
     connection_id: int = 0
     begin_index: int = 0
 

@@ -33,7 +33,19 @@ GROUND = {
     "ownership",
     "meta",
 }  # for all
-STAGES = ["source", "changelog", "capture", "decode", "backfill", "relation", "engine", "sql", "check", "observe"]
+STAGES = [
+    "source",
+    "changelog",
+    "capture",
+    "decode",
+    "backfill",
+    "relation",
+    "view",
+    "engine",
+    "sql",
+    "check",
+    "observe",
+]
 STAGES += ["facade", "demo", "cli"]
 DRIVERS = {"psycopg", "adbc_driver_postgresql", "adbc_driver_manager", "pymysql"}
 DRIVER_HOMES = ("source/", "demo/embedded.py", "demo/server.py")
@@ -92,7 +104,7 @@ def test_a_stage_imports_only_the_ground_and_earlier_stages() -> None:
 
 
 # After the modules of `engine/` itself, which import none of these folders.
-ENGINE = ["spark", "query", "commit", "fill", "status", "serve"]
+ENGINE = ["spark", "query", "commit", "fill", "view", "status", "serve"]
 
 
 def test_a_folder_of_the_engine_imports_only_earlier_ones() -> None:

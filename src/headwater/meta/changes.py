@@ -57,6 +57,11 @@ def pieces(c: Connection, relation: RelationInfo, after: int, upto: int) -> list
     return segments.of_table(c, relation.origin.connection_id, relation.table_origin.upstream_id, after, upto)
 
 
+def truncates(c: Connection, relation: RelationInfo, after: int, upto: int) -> bool:
+    """Whether there may be a TRUNCATE in (after, upto]."""
+    return any(part.truncates for _, part in pieces(c, relation, after, upto))
+
+
 def first_kept(c: Connection, relation: RelationInfo) -> int:
     """The first index that still exists; everything before it has been removed. A view's runs stay while needed."""
     if relation.view is not None:

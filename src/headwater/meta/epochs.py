@@ -54,6 +54,17 @@ def get(c: Connection, id: int) -> Epoch | None:
     )
 
 
+def created_after(c: Connection, id: int) -> float | None:
+    """When the epoch after this one was published; None: it is the newest."""
+    q = sa.select(epoch.c.created_at).where(epoch.c.id > id).order_by(epoch.c.id).limit(1)
+    return c.execute(q).scalar()
+
+
+def kept(c: Connection) -> list[int]:
+    """The ids of all readable epochs, oldest first."""
+    return list(c.execute(sa.select(epoch.c.id).order_by(epoch.c.id)).scalars())
+
+
 def recent(c: Connection, limit: int) -> list[Epoch]:
     ids = c.execute(sa.select(epoch.c.id).order_by(epoch.c.id.desc()).limit(limit)).scalars().all()
     return [e for e in (get(c, i) for i in ids) if e is not None]

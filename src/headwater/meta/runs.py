@@ -77,6 +77,12 @@ def ending_in(c: Connection, relation_id: int, after: int, upto: int) -> list[Ru
     return [_info(r) for r in c.execute(q.order_by(run.c.first_index, run.c.id))]
 
 
+def unfolded(c: Connection, relation_id: int, after: int) -> list[RunInfo]:
+    """A relation's current runs after an index, in order: neither merged into others nor folded."""
+    q = sa.select(run).where(run.c.relation_id == relation_id, run.c.first_index > after, run.c.retired_at.is_(None))
+    return [_info(r) for r in c.execute(q.order_by(run.c.first_index, run.c.id))]
+
+
 def retire(c: Connection, ids: Sequence[int]) -> None:
     """Retires runs that another one contains."""
     c.execute(sa.update(run).where(run.c.id.in_(list(ids))).values(retired_at=time.time(), folded=0))

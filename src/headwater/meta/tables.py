@@ -239,7 +239,7 @@ barrier = Table(  # epochs at which views stop; they are kept like pinned ones
     "barrier",
     metadata,
     Column("number", Id, primary_key=True),
-    Column("epoch_id", Id, nullable=False, unique=True),
+    Column("epoch_id", Id, nullable=False),  # several have the same one if nothing moved between them
     sqlite_autoincrement=True,  # a number is never reused
 )
 

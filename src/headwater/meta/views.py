@@ -57,6 +57,7 @@ def add(
     visible: int,
     order: Sequence[Ordering],
     limit: int | None,
+    offset: int = 0,
 ) -> None:
     """Makes a stored relation a view. `uses`: the columns that it uses of each input, with their types."""
     c.execute(
@@ -66,7 +67,7 @@ def add(
             inputs=json.dumps(list(inputs)),
             uses=json.dumps({str(id): dict(columns) for id, columns in uses.items()}),
             visible=visible,
-            reading=json.dumps({"order": [asdict(o) for o in order], "limit": limit}),
+            reading=json.dumps({"order": [asdict(o) for o in order], "limit": limit, "offset": offset}),
         )
     )
 
@@ -131,6 +132,11 @@ def versions(c: Connection) -> dict[int, set[int]]:
     for row in c.execute(sa.select(version.c.relation_id, version.c.epoch_id)):
         found.setdefault(row.relation_id, set()).add(row.epoch_id)
     return found
+
+
+def versions_of(c: Connection, relation_id: int) -> set[int]:
+    """The epochs at which a view is exact."""
+    return set(c.execute(sa.select(version.c.epoch_id).where(version.c.relation_id == relation_id)).scalars())
 
 
 def newest_common(c: Connection, ids: Sequence[int]) -> int | None:

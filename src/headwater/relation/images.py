@@ -21,6 +21,7 @@ class Went:
 
     rows: pa.Table
     unknown: pa.Table
+    touched: pa.Table  # all changed keys
 
 
 def went(slices: Iterable[pa.Table], columns: Sequence[Column], key: Sequence[str]) -> Went:
@@ -42,7 +43,7 @@ def went(slices: Iterable[pa.Table], columns: Sequence[Column], key: Sequence[st
         flat = images.flatten() if isinstance(images, pa.StructArray) else pa.concat_arrays(images.chunks).flatten()
         rows.append(pa.Table.from_arrays(flat, names=schema.names).cast(schema))
         unknown.append(existed.filter(pc.invert(known)).select(names).cast(unknown[0].schema))
-    return Went(pa.concat_tables(rows), pa.concat_tables(unknown))
+    return Went(pa.concat_tables(rows), pa.concat_tables(unknown), seen)
 
 
 def _touched(changes: pa.Table, key: list[str]) -> pa.Table:

@@ -312,6 +312,8 @@ def _only(values: pa.ChunkedArray | pa.Array) -> pa.Array:
     """The values as one array."""
     if isinstance(values, pa.Array):
         return values
+    if not values.num_chunks:
+        return pa.array([], values.type)
     return values.chunk(0) if values.num_chunks == 1 else pa.concat_arrays(values.chunks)
 
 

@@ -81,8 +81,11 @@ def _stored(session: SparkSession, storage: Storage, relation: RelationInfo, ver
     return rows.coalesce(1) if few.bytes <= ONE_TASK_BYTES else rows
 
 
-def resolved(relation: RelationInfo, base: DataFrame, laid: Sequence[Laid]) -> list[DataFrame]:
-    """The overlay's rows (relation columns and `__op`), each key once, with missing values taken from the base."""
+def resolved(relation: RelationInfo, base: DataFrame | None, laid: Sequence[Laid]) -> list[DataFrame]:
+    """The overlay's rows (relation columns and `__op`), each key once, with missing values taken from the base.
+
+    Layers without missing values need no base.
+    """
     result, incomplete, count = [], [], 0
     for layer, visible in zip(laid, _visible(relation, laid), strict=True):
         if layer.missing:
@@ -90,7 +93,9 @@ def resolved(relation: RelationInfo, base: DataFrame, laid: Sequence[Laid]) -> l
             visible = visible.where(fn.col(MISSING).isNull())
             count += layer.rows
         result.append(visible.select(*_columns(relation), fn.col(OP)))
-    if incomplete:  # of all layers together, so that the base is searched once
+    if incomplete:
+        assert base is not None
+        # of all layers together, so that the base is searched once
         result.append(_filled(relation, base, reduce(DataFrame.unionAll, incomplete), count))
     own = wanted(relation)
     return result if own is None else [_judged(rows, own) for rows in result]

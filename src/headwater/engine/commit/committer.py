@@ -21,7 +21,7 @@ from typing import Protocol
 from sqlalchemy.engine import Connection
 
 from headwater import crash
-from headwater.engine.commit import epoch, numbers
+from headwater.engine.commit import epoch, filled, numbers
 from headwater.engine.commit.numbers import Number
 from headwater.engine.failures import Who
 from headwater.engine.guard import Guard
@@ -227,6 +227,8 @@ class Committer:
         relation = relations.get_or_none(c, relation_id)
         if relation is None:
             return None, []
+        if relation.view is not None:
+            return self._decide_slices(c, relation_id), []
         connection = connections.get(c, changes_of.connection_of(relation))
         life = connections.server_life(c, connection.id)
         ready, dead = [], []
@@ -244,6 +246,12 @@ class Committer:
             again=tuple(s.span for s in ready if s.again),
         )
         return self._decided(c, relation_id, work), dead
+
+    def _decide_slices(self, c: Connection, relation_id: int) -> Intent | None:
+        """The intent to add the files of a view's written slices, which wait for nothing."""
+        ready = spans.uncovered(c, relation_id)
+        work = Cover(spans=tuple(s.id for s in ready), files=tuple(f for s in ready for f in s.files))
+        return self._decided(c, relation_id, work) if ready else None
 
     def _decide_fold(self, c: Connection, relation_id: int, upto: int | None) -> tuple[Intent, int] | None:
         relation = relations.get_or_none(c, relation_id)
@@ -340,6 +348,9 @@ class Committer:
             if relations.get_or_none(c, relation.id) is None:
                 return None  # dropped meanwhile, its intents with it
             _record_version(c, relation, version)
+            if relation.view is not None:
+                intents.done(c, intent.id)
+                return filled.settle_slices(c, relation.id, cover.spans)
             index = connections.get(c, changes_of.connection_of(relation)).committed_index
             for span_id in cover.spans:
                 spans.cover(c, span_id, index)

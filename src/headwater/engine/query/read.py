@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -21,9 +22,11 @@ from headwater.decode.layout import decodable_until
 from headwater.engine.home import Home
 from headwater.engine.query.changes import changelog_rows
 from headwater.engine.query.freshness import behind
+from headwater.engine.query.meet import LOOK_S, MEET_S, Met, check_filled, meet, no_common_version, wait_until_fresh
+from headwater.engine.query.net_changes import net_changes
 from headwater.engine.results import Behind
 from headwater.engine.running import Running
-from headwater.engine.spark.jobs import in_parallel
+from headwater.engine.spark.jobs import in_parallel, pool
 from headwater.engine.spark.sessions import Pooled, Sessions
 from headwater.errors import DataError, DefinitionError, unknown_name
 from headwater.meta import changes as changes_of
@@ -33,6 +36,7 @@ from headwater.ownership.lease import Leases
 from headwater.relation.base import few_files
 from headwater.relation.overlay import Overlay, Overlays
 from headwater.relation.read import base_at, dataframe, empty, layers, lost
+from headwater.relation.shown import shown
 
 FEW_CHANGES = 50_000  # of a changelog; more than this are read from files
 
@@ -48,6 +52,8 @@ class Shown:
 
     def warning(self) -> str:
         """What is missing from its rows, as text; empty if nothing is."""
+        if self.relation.state is TableState.FAILED and self.relation.view is not None:
+            return f"{self.relation.name}: its last refresh failed: {(self.relation.error or {}).get('message', '')}"
         if self.relation.state is TableState.FAILED:
             return f"{self.relation.name}: stopped: {(self.relation.error or {}).get('message', '')}"
         if self.waits_for:
@@ -64,6 +70,7 @@ class Pinned:
 
     pooled: Pooled
     epoch: Epoch
+    age_s: float
     seen: tuple[Shown, ...]
     warnings: tuple[str, ...]
     home: Home
@@ -96,6 +103,17 @@ class Pinned:
             self.pooled.show(view, object(), lambda: self.session.read.parquet(*addresses))
         return view
 
+    def show_changes(self, view: str, relation: str, first: int | None, last: int | None) -> str:
+        """Creates a view of a relation's net change between two epochs; returns its name."""
+        with self.home.meta.read() as c:
+            found = relations.find(c, relation)
+            names = [r.name for r in relations.named(c)]
+        if found is None:
+            raise unknown_name("table", relation, names)
+        rows = net_changes(self.home, self.session, self.overlays, self._until_end, found, self.epoch, first, last)
+        self.pooled.show(view, object(), lambda: rows)
+        return view
+
 
 class Reader:
     """Reads a home. `session` provides Spark at the first read that needs it; an owner (`leases`) also makes runs."""
@@ -110,19 +128,30 @@ class Reader:
 
     @contextmanager
     def pinned(
-        self, names: Collection[str], *, require_complete: bool = False, query: Running | None = None
+        self,
+        names: Collection[str],
+        *,
+        require_complete: bool = False,
+        query: Running | None = None,
+        fresh: bool = False,
     ) -> Iterator[Pinned]:
-        """A session whose temp views are the relations among `names` (lower case), all at the newest epoch.
+        """A session whose temp views are the relations among `names` (lower case), all at one epoch.
 
-        Work in the session is cancelled with the `query`.
+        That is the newest one, or the newest at which all views among them have a version; with `fresh` it waits until
+        these hold what was published before. Work in the session is cancelled with the `query`.
         """
         timed, sessions = self._home.live.counters.time("headwater_read_seconds"), self._pool()
-        with timed, self.at_epoch(names) as (epoch, meant), sessions.use(query) as pooled, ExitStack() as overlays:
+        if fresh:
+            with self._home.meta.read() as c:
+                known = relations.named(c)
+            wait_until_fresh(self._home.meta, names, known, self._home.live.server is not None)
+        with timed, self._pin("reader", names) as (met, seen), sessions.use(query) as pooled, ExitStack() as overlays:
+            epoch, meant = met.epoch, tuple(s for s in seen if s.relation.name.lower() in names)
             warnings = tuple(w for w in (s.warning() for s in meant) if w)
             if require_complete and warnings:
                 raise _incomplete(warnings)
-            shown = {s.relation.name for s in meant}
-            pooled.only(shown)  # a dropped table's name must not be found
+            names_shown = {s.relation.name for s in meant}
+            pooled.only(names_shown)  # a dropped table's name must not be found
 
             def show(s: Shown) -> str:
                 overlay, stopped = self._overlay(s, epoch, overlays)
@@ -133,8 +162,8 @@ class Reader:
             warnings += tuple(stopped for stopped in in_parallel(pooled.session, show, meant) if stopped)
             if require_complete and warnings:
                 raise _incomplete(warnings)
-            yield Pinned(pooled, epoch, meant, warnings, self._home, self.overlays, overlays)
-            pooled.only(shown)  # views of changelogs are not kept
+            yield Pinned(pooled, epoch, met.age_s, meant, warnings, self._home, self.overlays, overlays)
+            pooled.only(names_shown)  # views of changelogs are not kept
 
     def names(self) -> list[str]:
         """The names of all tables."""
@@ -146,21 +175,27 @@ class Reader:
 
         Its files are kept until `close()`, for an hour at most.
         """
-        epoch, seen = self._in_use.enter_context(self._pin("frame"))
+        met, seen = self._in_use.enter_context(self._pin("frame", {name.lower()}))
         found = [s for s in seen if s.relation.name.lower() == name.lower()]
         if not found:
             raise unknown_name("table", name, self.names())
         with self._home.meta.read() as c:
             old = behind(c, self._home.live.server, {changes_of.connection_of(found[0].relation)})
-        overlay, stopped = self._overlay(found[0], epoch, self._in_use)
+        overlay, stopped = self._overlay(found[0], met.epoch, self._in_use)
         missing = [text for text in (found[0].warning(), stopped) if text]
         return self._frame(self._root(), found[0], overlay), old, missing
 
     @contextmanager
     def at_epoch(self, names: Collection[str]) -> Iterator[tuple[Epoch, tuple[Shown, ...]]]:
-        """The newest epoch, pinned, and the relations among `names` (lower case) as it shows them."""
-        with self._pin("reader") as (epoch, seen):
-            yield epoch, tuple(s for s in seen if s.relation.name.lower() in names)
+        """The epoch of `pinned`, and the relations among `names` (lower case) as it shows them."""
+        with self._pin("reader", names) as (met, seen):
+            yield met.epoch, tuple(s for s in seen if s.relation.name.lower() in names)
+
+    @contextmanager
+    def session_for(self, job: str) -> Iterator[SparkSession]:
+        """A session for a job of the server, in the scheduler pool of its name."""
+        with self._pool().use() as pooled, pool(pooled.session, job):
+            yield pooled.session
 
     @contextmanager
     def at(self, relation: RelationInfo, layout: Layout, index: int) -> Iterator[DataFrame]:
@@ -169,23 +204,37 @@ class Reader:
             yield dataframe(pooled.session, self._home.storage, relation, layout, overlay)
 
     @contextmanager
-    def _pin(self, owner: str) -> Iterator[tuple[Epoch, tuple[Shown, ...]]]:
-        """The newest epoch with every relation's layout, read in the transaction that pins it."""
+    def _pin(self, owner: str, names: Collection[str]) -> Iterator[tuple[Met, tuple[Shown, ...]]]:
+        """The epoch at which the names are read, with every relation's layout, read in the transaction that pins it."""
+        deadline = time.monotonic() + MEET_S
+        while (taken := self._take_pin(owner, names)) is None:
+            if self._home.live.server is None or time.monotonic() > deadline:
+                raise no_common_version(names)
+            time.sleep(LOOK_S)  # a view was just filled again, and those over it follow
+        pin, met, seen = taken
+        try:
+            yield met, seen
+        finally:
+            with self._home.meta.write() as c:
+                epochs.release_pin(c, pin)
+
+    def _take_pin(self, owner: str, names: Collection[str]) -> tuple[int, Met, tuple[Shown, ...]] | None:
         with self._home.meta.write() as c:
-            epoch = epochs.newest(c) or Epoch(0, 0.0, ())
+            known = relations.named(c)
+            check_filled(c, known, names)
+            met = meet(c, known, names)
+            if met is None:
+                return None
+            epoch = met.epoch
             pin = epochs.take_pin(c, epoch.id, f"{owner}:{os.getpid()}")
             seen, found = [], progress.of_all(c)
-            for relation in relations.named(c):
+            for relation in known:
                 # Tables of a block become visible at the same epoch: until then none of them has a layout here.
                 layout = None if relation.block else epochs.layout_at(c, relation.id, epoch.id)
                 others = [r for r in relations.in_block(c, relation.block) if r.state is not TableState.LIVE]
                 waits_for = tuple(r.name for r in others) if relation.state is TableState.LIVE else ()
                 seen.append(Shown(relation, layout, found[relation.id].share, waits_for))
-        try:
-            yield epoch, tuple(seen)
-        finally:
-            with self._home.meta.write() as c:
-                epochs.release_pin(c, pin)
+        return pin, met, tuple(seen)
 
     def _overlay(self, s: Shown, epoch: Epoch, overlays: ExitStack) -> tuple[Overlay | None, str]:
         """The overlay at an epoch (None: nothing is readable), and what is missing from the table, as text."""
@@ -193,7 +242,7 @@ class Reader:
         if layout is None or not layout.spans:
             return None, ""
         index = epoch.index_for(relation)
-        if relation.state is TableState.FAILED:  # reported by `warning`
+        if relation.state is TableState.FAILED and relation.view is None:  # reported by `warning`
             index = self._last_shown(relation, layout, index)
         try:
             overlay = overlays.enter_context(self.overlays.use(relation, layout, index))
@@ -212,8 +261,8 @@ class Reader:
 
     def _frame(self, session: SparkSession, s: Shown, overlay: Overlay | None) -> DataFrame:
         if overlay is None or s.layout is None:
-            return empty(session, s.relation)
-        return dataframe(session, self._home.storage, s.relation, s.layout, overlay)
+            return shown(s.relation, empty(session, s.relation))
+        return shown(s.relation, dataframe(session, self._home.storage, s.relation, s.layout, overlay))
 
     def _what_is_shown(self, s: Shown, overlay: Overlay | None) -> object:
         """A value that is equal for the same rows from the same files; checks that these exist."""

@@ -37,6 +37,7 @@ from headwater.engine.serve.watcher import Watcher
 from headwater.engine.spark import session as spark
 from headwater.engine.status import sampler
 from headwater.engine.status.sampler import Sampler
+from headwater.engine.view.views import Views
 from headwater.errors import FencedError, HeadwaterError, MachineError
 from headwater.meta import connections, spans
 from headwater.model import ConnectionInfo, ConnectionState
@@ -63,6 +64,7 @@ class Happened(StrEnum):
     PUBLISHED = "published"  # a capture has published a segment or a position
     SCANNED = "scanned"  # a span has been read
     DEFINED = "defined"  # definitions have changed, or a connection is ready
+    MOVED = "moved"  # a view has a new version, or part of one is written
 
 
 @dataclass(slots=True)
@@ -120,6 +122,10 @@ class Server:
         self.backfill = Backfill(self.home, leases, self.session, partial(self._happened, Happened.SCANNED))
         self.backfill.recover()
         self.folds = Folds(self.home, leases, self.committer, base_writer, self.reader, self._guard)
+        self.views = Views(
+            self.home, leases, self.reader, self.committer, self.session, partial(self._happened, Happened.MOVED)
+        )
+        self.views.recover()
         self.watcher = Watcher(self.home, leases, self.reader.overlays.changes)
         self.supervisor = Supervisor(self.home, partial(self._happened, Happened.PUBLISHED), self.until)
         self.pressure = Pressure(self.home, self.supervisor)
@@ -132,6 +138,7 @@ class Server:
             _Loop("covers", self._cover, TICK_S, tuple(Happened)),
             _Loop("control", self._control, TICK_S, (Happened.SCANNED, Happened.DEFINED)),
             _Loop("backfill", self.backfill.tick, TICK_S, (Happened.SCANNED, Happened.DEFINED)),
+            _Loop("views", self._move_views, TICK_S, (Happened.PUBLISHED, Happened.DEFINED, Happened.MOVED)),
             _Loop("folds", self.folds.tick, 1.0),
             _Loop("watcher", self.watcher.tick, 2.0),
             _Loop("rates", self._sampler.look, sampler.LOOK_S),
@@ -160,6 +167,8 @@ class Server:
             self.supervisor.stop_all()
         if hasattr(self, "backfill"):
             self.backfill.stop()
+        if hasattr(self, "views"):
+            self.views.stop()
         for loop in self._loops:
             if loop.thread is not None and loop.name != UPKEEP:
                 loop.thread.join(60)
@@ -236,7 +245,8 @@ class Server:
         self._happened(Happened.DEFINED)
 
     def waiting_for(self, relation_id: int) -> str:
-        return self.backfill.waiting_for(relation_id) or ("" if self._session_ready.is_set() else "Spark to start")
+        found = self.backfill.waiting_for(relation_id) or self.views.waiting_for(relation_id)
+        return found or ("" if self._session_ready.is_set() else "Spark to start")
 
     @property
     def pid(self) -> int:
@@ -347,6 +357,11 @@ class Server:
             waiting = spans.relations_waiting(c)
         for relation_id in waiting:
             self._guard.attempt("cover", relation_id, partial(self.committer.cover, relation_id), None)
+
+    def _move_views(self) -> None:
+        """Fills and refreshes views, once Spark runs."""
+        if self._session_ready.is_set():
+            self.views.tick()
 
     def _control(self) -> None:
         """Prepares new connections and keeps the captures of the others running."""

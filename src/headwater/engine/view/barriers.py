@@ -1,0 +1,80 @@
+"""Barriers in meta: when the next one comes, and which are kept. The rule is in `headwater.view.barrier`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from sqlalchemy.engine import Connection
+
+from headwater.meta import epochs, views
+from headwater.model import Control, Epoch, RelationInfo, TableState
+from headwater.view import barrier
+from headwater.view.barrier import Barrier, Want
+
+INTERVAL = "refresh.interval"
+DEFAULT_INTERVAL = "1"  # seconds
+
+
+class Meeting:
+    """The barriers and versions of all views, as one transaction sees them."""
+
+    def __init__(self, c: Connection, known: Sequence[RelationInfo], begun: Mapping[int, int]) -> None:
+        self.barriers = [Barrier(b.number, b.epoch) for b in views.barriers(c)]
+        self._known = {r.id: r for r in known}
+        at = views.versions(c)
+        self.versions = {
+            id: {b.number for b in self.barriers if b.epoch in found} for id, found in at.items() if id in self._known
+        }
+        self.wants = {r.id: self._want(r, begun.get(r.id, 0)) for r in known if r.id in self.versions}
+
+    def target(self, relation: RelationInfo) -> Barrier | None:
+        """Where a filled view goes next; None if it is where it should be."""
+        want = self.wants[relation.id]
+        return barrier.target(want.after, self.barriers, barrier.usable_by(want.inputs, self.versions), want.least_rank)
+
+    def kept(self) -> set[int]:
+        return barrier.kept(self.barriers, self.versions, self.wants)
+
+    def due(self, newest: Epoch) -> bool:
+        """Whether the newest epoch is to become a barrier, or another one at the same epoch is needed."""
+        if not self.barriers or newest.id > self.barriers[-1].epoch:
+            return True
+        last = self.barriers[-1].epoch
+        moved = min(b.number for b in self.barriers if b.epoch == last)
+        return barrier.due(moved, self.versions, self._moving())
+
+    def _moving(self) -> list[int]:
+        """The filled views that go on, and over none that does not."""
+        stopped = {r.id for r in self._known.values() if r.control is Control.PAUSED or r.state is TableState.FAILED}
+        stopped |= {r.id for r in self._known.values() if r.id not in self.versions}
+        while more := {r.id for r in self._known.values() if r.id not in stopped and stopped & _inputs(r)}:
+            stopped |= more
+        return [id for id in self._known if id not in stopped]
+
+    def _want(self, relation: RelationInfo, begun: int) -> Want:
+        inputs = frozenset(_inputs(relation) & self._known.keys())
+        least = barrier.least_rank(float(relation.options.get(INTERVAL, DEFAULT_INTERVAL)))
+        return Want(max(self.versions[relation.id], default=0), inputs, least, begun)
+
+
+def _inputs(relation: RelationInfo) -> set[int]:
+    return set(relation.view.inputs) if relation.view is not None else set()
+
+
+def advance(c: Connection, known: Sequence[RelationInfo], begun: Mapping[int, int]) -> bool:
+    """Makes the newest epoch a barrier if that is due, and forgets those that nobody needs; whether it made one."""
+    newest = epochs.newest(c)
+    if newest is None:
+        return False
+    due = Meeting(c, known, begun).due(newest)
+    if due:
+        views.add_barrier(c, newest.id)
+    prune(c, known, begun)
+    return due
+
+
+def prune(c: Connection, known: Sequence[RelationInfo], begun: Mapping[int, int]) -> None:
+    """Forgets the barriers and versions that nobody needs."""
+    meeting = Meeting(c, known, begun)
+    if kept := meeting.kept():
+        views.keep_barriers(c, sorted(kept))

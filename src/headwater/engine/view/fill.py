@@ -1,0 +1,206 @@
+"""Fills a view from its inputs at one epoch, in slices that each finish for good.
+
+A slice is a span of the view's relation in meta: pending, scanning, scanned, then settled once the committer has added
+its files to the base. A crash repeats at most the slices in flight, whatever the parallelism was or will be.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from itertools import pairwise
+
+import pyarrow as pa
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from pyspark.errors import PySparkException
+from pyspark.sql import Column as Expression
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as fn
+from sqlalchemy.engine import Connection
+
+from headwater import crash
+from headwater.backfill.files import FileWriter, scan_label
+from headwater.decode.values import arrow_schema
+from headwater.engine.home import Home
+from headwater.engine.query.between import At, Frames, at, unready
+from headwater.engine.query.read import Reader
+from headwater.engine.spark.jobs import pool
+from headwater.engine.view.definition import Trees
+from headwater.engine.view.refusal import refused
+from headwater.meta import epochs, relations, spans, views
+from headwater.meta.views import Fill
+from headwater.model import Bound, DataFile, Epoch, RelationInfo, ScanResult, Span, SpanInfo, SpanState, TableState
+from headwater.ownership.lease import Lease, Leases
+from headwater.ownership.names import Name
+from headwater.ownership.permit import Permit
+from headwater.relation import base
+from headwater.relation.schema import quoted
+from headwater.storage import Storage
+from headwater.view import delta
+
+POOL = "fills"
+ROWS_PER_SLICE = 5_000_000  # of the largest input: each slice reads the other inputs again
+MOST_SLICES = 1_000
+CLUSTER = "cluster.by"
+
+
+def slice_spans(count: int) -> list[Span]:
+    """The spans that stand for slices 0 to count - 1, in order and without gaps."""
+    bounds = [None, *(Bound((str(i),)) for i in range(1, count)), None]
+    return [Span(lo, hi) for lo, hi in pairwise(bounds)]
+
+
+def slice_number(span: Span) -> int:
+    """Which slice a span stands for."""
+    return 0 if span.lo is None else int(span.lo.key[0])
+
+
+def waits_for(c: Connection, relation: RelationInfo) -> str:
+    """What a view must wait for before it can be filled; empty: nothing."""
+    assert relation.view is not None
+    for id in relation.view.inputs:
+        found = unready(c, relations.get(c, id))
+        if found:
+            return found
+    return ""
+
+
+class Filler:
+    """Plans fills and writes slices. Thread-safe for different slices."""
+
+    def __init__(self, home: Home, leases: Leases, reader: Reader, trees: Trees) -> None:
+        self._home = home
+        self._leases = leases
+        self._reader = reader
+        self._trees = trees
+
+    def begin(self, relation: RelationInfo) -> str:
+        """Fixes epoch and slices, and creates the base; returns what it has to wait for instead, as text."""
+        way = delta.slices(self._trees.of(relation))  # analysed first: this may fail
+        version = base.create(self._home.storage, relation)
+        with self._home.meta.owned(self._lease(relation)) as c:
+            if relations.get_or_none(c, relation.id) is None:
+                return ""  # dropped meanwhile
+            waits = waits_for(c, relation)
+            epoch = None if waits else _common_epoch(c, relation)
+            if epoch is None:
+                return waits or "its inputs to meet at an epoch"
+            relations.set_base_version(c, relation.id, version)
+            count = 1 if way.one else _slices(c, relation)
+            views.set_fill(c, relation.id, Fill(epoch.id, count, way.name))
+            spans.add(c, relation.id, slice_spans(count), 0.0)
+            relations.set_planned(c, relation.id, True)
+            relations.set_state(c, relation.id, TableState.FILLING)
+        return ""
+
+    def write(self, relation: RelationInfo, slice: SpanInfo) -> int:
+        """Writes one slice and records it; returns its rows. On an error the slice becomes pending again."""
+        lease = self._lease(relation)
+        with self._home.meta.owned(lease) as c:
+            if relations.get_or_none(c, relation.id) is None:
+                return 0
+            spans.set_state(c, slice.id, SpanState.SCANNING)
+            fill = views.fill(c, relation.id)
+            assert fill is not None and relation.view is not None
+            epoch = epochs.get(c, fill.epoch)
+            assert epoch is not None, "the epoch of a fill is kept"
+            inputs = [at(c, relations.get(c, id), epoch) for id in relation.view.inputs]
+        try:
+            files = self._written(relation, fill, slice, [x for x in inputs if x is not None], lease)
+        except BaseException:
+            with self._home.meta.owned(lease) as c:
+                spans.back_to_pending(c, slice.id)
+            raise
+        crash.here("view.slice_written")
+        rows = sum(f.rows for f in files)
+        with self._home.meta.owned(lease) as c:
+            if relations.get_or_none(c, relation.id) is not None:
+                spans.scanned(c, slice.id, ScanResult("", "", files, rows), fill.epoch, "")
+        crash.here("view.slice_recorded")
+        return rows
+
+    def _written(
+        self, relation: RelationInfo, fill: Fill, slice: SpanInfo, inputs: list[At], lease: Lease
+    ) -> tuple[DataFile, ...]:
+        with self._reader.session_for(POOL) as session, ExitStack() as stack, pool(session, POOL):
+            frames = Frames(session, self._home, self._reader.overlays, stack)
+            tree = self._trees.of(relation)
+            by_name = {x.relation.name: frames.of(x) for x in inputs}
+            rows = delta.recompute(tree, by_name)
+            if fill.slices > 1:
+                rows = rows.where(_in_slice(relation, slice_number(slice.span), fill.slices))
+            task = _Write(self._home.storage, relation, lease.permit, scan_label(slice.id))
+            try:
+                return task.over(_sorted(relation, rows))
+            except (PySparkException, Py4JError) as e:
+                raise refused(relation, e) from e
+
+    def _lease(self, relation: RelationInfo) -> Lease:
+        return self._leases.of(Name.relation(relation.id))
+
+
+def _common_epoch(c: Connection, relation: RelationInfo) -> Epoch | None:
+    """The newest barrier at which every input is whole."""
+    assert relation.view is not None
+    inputs = [relations.get(c, id) for id in relation.view.inputs]
+    for barrier in reversed(views.barriers(c)):
+        epoch = epochs.get(c, barrier.epoch)
+        if epoch is not None and all(at(c, r, epoch) is not None for r in inputs):
+            return epoch
+    return None
+
+
+def _slices(c: Connection, relation: RelationInfo) -> int:
+    """How many slices: by the rows of the largest input."""
+    assert relation.view is not None
+    wanted = int(relation.options.get("backfill.rows_per_span", ROWS_PER_SLICE))
+    largest = max((spans.rows(c, id) for id in relation.view.inputs), default=0)
+    return max(1, min(MOST_SLICES, math.ceil(largest / wanted)))
+
+
+def _in_slice(relation: RelationInfo, number: int, count: int) -> Expression:
+    """Whether a stored row belongs to a slice: by a hash of its key, which Spark evaluates where the key is known."""
+    return fn.pmod(fn.xxhash64(*(fn.col(quoted(k)) for k in relation.key)), fn.lit(count)) == number
+
+
+def _sorted(relation: RelationInfo, rows: DataFrame) -> DataFrame:
+    """Ordered within each task, so that files have narrow ranges: by the columns of cluster.by, else by the key."""
+    chosen = [name.strip() for name in relation.options.get(CLUSTER, "").split(",") if name.strip()]
+    if chosen:
+        return rows.repartitionByRange(*(fn.col(quoted(n)) for n in chosen)).sortWithinPartitions(
+            *(fn.col(quoted(n)) for n in chosen)
+        )
+    sortable = [c.name for c in relation.key_columns if not c.lake_type.startswith("MAP")]
+    return rows.sortWithinPartitions(*(fn.col(quoted(k)) for k in sortable)) if sortable else rows
+
+
+@dataclass(frozen=True, slots=True)
+class _Write:
+    """Writes rows to files next to a base, in Spark's tasks."""
+
+    storage: Storage
+    relation: RelationInfo
+    permit: Permit
+    label: str
+
+    def over(self, rows: DataFrame) -> tuple[DataFile, ...]:
+        """The files that the rows are in."""
+        found = rows.mapInArrow(self._in_task(), "file string").collect()
+        return tuple(DataFile(**json.loads(row["file"])) for row in found)
+
+    def _in_task(self) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+        storage, relation, permit, label = self.storage, self.relation, self.permit, self.label
+
+        def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            schema = arrow_schema(relation.columns)
+            with FileWriter(storage, relation.base_path, schema, permit, label, key=relation.key) as writer:
+                for batch in batches:
+                    for part in pa.Table.from_batches([batch]).cast(schema).to_batches():
+                        writer.write(part)
+                files = writer.close()
+            yield pa.RecordBatch.from_pydict({"file": pa.array([json.dumps(asdict(f)) for f in files], pa.string())})
+
+        return write

@@ -1,0 +1,41 @@
+"""What Spark says when a view's query fails, without values of rows."""
+
+from __future__ import annotations
+
+import re
+
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from pyspark.errors import PySparkException
+
+from headwater.errors import HeadwaterError, JobError, Retry
+from headwater.model import RelationInfo
+
+_CLASS = re.compile(r"\[([A-Z][A-Z0-9_.]+)\]")
+_QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"|\b\d[\d.,:-]*\b")
+# errors of the rows or the query, which only another row or another query mends
+_OF_ROWS = (
+    "DIVIDE_BY_ZERO",
+    "CAST_",
+    "ARITHMETIC_OVERFLOW",
+    "NUMERIC_VALUE_OUT_OF_RANGE",
+    "INVALID_",
+    "SCALAR_SUBQUERY",
+)
+
+
+def refused(relation: RelationInfo, error: Exception) -> HeadwaterError:
+    """A refresh or fill that Spark could not do: its reason without row values; any other error as it is."""
+    if isinstance(error, HeadwaterError):
+        return error
+    if not isinstance(error, PySparkException | Py4JError):
+        raise error
+    text = str(error)
+    name = next(iter(_CLASS.findall(text)), "")
+    first = next((line for line in text.splitlines() if line.strip()), type(error).__name__)
+    reason = name if name.startswith(_OF_ROWS) else _QUOTED.sub("…", first)[:300]
+    return JobError(
+        "view.failed",
+        f"{relation.name} could not be computed: {reason}",
+        f"Correct the rows or the query; Headwater retries. EXPLAIN MATERIALIZED VIEW {relation.name} shows the query.",
+        Retry.AUTO,
+    )

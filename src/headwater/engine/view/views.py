@@ -1,0 +1,242 @@
+"""The loop over all views: barriers, fills, refreshes. A slow, failing or paused view delays only what reads it."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
+
+from pyspark.sql import SparkSession
+from sqlalchemy.engine import Connection
+
+from headwater.engine.commit.committer import Committer
+from headwater.engine.failures import Who, described
+from headwater.engine.home import Home
+from headwater.engine.query.read import Reader
+from headwater.engine.spark.jobs import share
+from headwater.engine.view import barriers, fill
+from headwater.engine.view.barriers import Meeting
+from headwater.engine.view.definition import Trees
+from headwater.engine.view.fill import Filler
+from headwater.engine.view.merge import merge_runs
+from headwater.engine.view.refresh import Refresher, Step, plan_step
+from headwater.engine.view.refusal import refused
+from headwater.errors import FencedError
+from headwater.meta import relations, spans, views
+from headwater.meta.views import Refresh
+from headwater.model import Control, RelationInfo, SpanInfo, SpanState, TableState
+from headwater.ownership.lease import Leases
+from headwater.ownership.names import Name
+
+log = logging.getLogger(__name__)
+
+BARRIER_S = 1.0  # the least time between two barriers
+THREADS = 16
+FILL, REFRESH = "fill", "refresh"  # names of jobs, for errors
+
+
+@dataclass(slots=True)
+class Views:
+    """Call `tick` repeatedly from one thread."""
+
+    home: Home
+    leases: Leases
+    reader: Reader
+    committer: Committer
+    session: Callable[[], SparkSession]
+    wake: Callable[[], None]
+    _pool: ThreadPoolExecutor = field(init=False)
+    _trees: Trees = field(init=False)
+    _filler: Filler = field(init=False)
+    _refresher: Refresher = field(init=False)
+    _busy: dict[int, dict[int, Future[None]]] = field(default_factory=dict)  # view → slice (0: refresh) → its work
+    _begun: dict[int, int] = field(default_factory=dict)  # view → barrier of its latest refresh
+    _waits: dict[int, str] = field(default_factory=dict)
+    _barrier_at: float = 0.0
+    _fenced: FencedError | None = None
+    _stopping: threading.Event = field(default_factory=threading.Event)
+
+    def __post_init__(self) -> None:
+        self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="view")
+        self._trees = Trees(self.home, self.session)
+        self._filler = Filler(self.home, self.leases, self.reader, self._trees)
+        self._refresher = Refresher(self.home, self.leases, self.reader, self._trees)
+
+    def recover(self) -> None:
+        """Resets slices that a crash interrupted, and gives failed views another chance."""
+        with self.home.meta.owned(self.leases.server) as c:
+            for relation in (r for r in relations.all(c) if r.view is not None):
+                for s in spans.all(c, relation.id):
+                    if s.state is SpanState.SCANNING:
+                        spans.back_to_pending(c, s.id)
+
+    def stop(self) -> None:
+        self._stopping.set()
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def waiting_for(self, relation_id: int) -> str:
+        """What a view is waiting for, as text."""
+        return self._waits.get(relation_id, "")
+
+    def tick(self) -> None:
+        """Makes a barrier if it is time, and gives every idle view its next work."""
+        if self._fenced is not None:
+            raise self._fenced
+        with self.home.meta.read() as c:
+            known = [r for r in relations.all(c) if r.view is not None]
+            left = bool(views.barriers(c)) if not known else False
+        self._forget(known)
+        if not known:
+            if left:
+                with self.home.meta.owned(self.leases.server) as c:
+                    views.keep_barriers(c, [])
+            return
+        self._advance(known)
+        for relation in known:
+            if relation.control is Control.PAUSED or self._stopping.is_set():
+                continue
+            if not self._filled(relation):
+                self._fill(relation)
+        self._refresh(known)
+
+    def _advance(self, known: list[RelationInfo]) -> None:
+        now = time.monotonic()
+        if now - self._barrier_at < BARRIER_S:
+            return
+        with self.home.meta.owned(self.leases.server) as c:
+            if barriers.advance(c, known, self._begun):
+                self._barrier_at = now
+
+    def _filled(self, relation: RelationInfo) -> bool:
+        with self.home.meta.read() as c:
+            return bool(views.last_version(c, relation.id))
+
+    def _forget(self, known: list[RelationInfo]) -> None:
+        ids = {r.id for r in known}
+        for of in (self._busy, self._begun, self._waits):
+            for gone in of.keys() - ids:
+                del of[gone]
+        for id, work in self._busy.items():
+            self._busy[id] = {key: f for key, f in work.items() if not f.done()}
+
+    def _fill(self, relation: RelationInfo) -> None:
+        work = self._busy.setdefault(relation.id, {})
+        if self.home.live.failures.backing_off(Who(FILL, table=relation.id)):
+            return
+        with self.home.meta.read() as c:
+            begun = views.fill(c, relation.id) is not None
+            waits = "" if begun else fill.waits_for(c, relation)
+            pending = spans.pending(c, relation.id, THREADS) if begun else []
+        self._waits[relation.id] = waits
+        if waits:
+            self._set_state(relation, TableState.WAITING)
+        elif not begun and not work:
+            self._start(work, 0, relation, partial(self._begin_fill, relation), FILL)
+        elif pending:
+            self._set_state(relation, TableState.FILLING)
+        allowed = min(self._slots(), int(relation.options.get("backfill.parallelism", self._slots())))
+        for s in pending:
+            if len(work) < allowed and s.id not in work:
+                self._start(work, s.id, relation, partial(self._slice, relation, s), FILL)
+
+    def _begin_fill(self, relation: RelationInfo) -> None:
+        self._waits[relation.id] = self._filler.begin(relation)
+        self.wake()
+
+    def _slice(self, relation: RelationInfo, s: SpanInfo) -> None:
+        self._filler.write(relation, s)
+        self.committer.cover(relation.id)
+        self.wake()
+
+    def _refresh(self, known: list[RelationInfo]) -> None:
+        """Starts refreshes of views that have somewhere to go; those without changes just get a version there."""
+        quiet: list[Step] = []
+        with self.home.meta.read() as c:
+            meeting = Meeting(c, known, self._begun)
+            for relation in known:
+                busy = self._busy.setdefault(relation.id, {})
+                paused = relation.control is Control.PAUSED or self._stopping.is_set()
+                if relation.id not in meeting.wants or busy or paused:
+                    continue
+                if self.home.live.failures.backing_off(Who(REFRESH, table=relation.id)):
+                    continue
+                to = meeting.target(relation)
+                step = None if to is None else plan_step(c, relation, views.last_version(c, relation.id), to.epoch)
+                self._waits[relation.id] = fill.waits_for(c, relation) if to is None or step is None else ""
+                if step is None or to is None:
+                    continue
+                if step.quiet:
+                    quiet.append(step)
+                elif self._running() < self._slots():
+                    self._begun[relation.id] = to.number
+                    self._start(busy, 0, relation, partial(self._step, step, known), REFRESH)
+        if quiet:
+            with self.home.meta.owned(self.leases.server) as c:
+                for step in quiet:
+                    if views.last_version(c, step.relation.id) == step.last.id:
+                        views.add_version(c, step.relation.id, step.target.id)
+                        _recover_state(c, step.relation)
+                barriers.prune(c, known, self._begun)
+            self.wake()
+
+    def _step(self, step: Step, known: list[RelationInfo]) -> None:
+        done = self._refresher.refresh(step, known, self._begun)
+        self._note(step.relation, done)
+        merge_runs(self.home, self.leases.of(Name.relation(step.relation.id)), step.relation)
+        self.wake()
+
+    def _note(self, relation: RelationInfo, done: Refresh) -> None:
+        self.home.live.counters.took("headwater_view_refresh_seconds", done.ms / 1000, relation.id)
+        log.debug("refreshed view=%s strategy=%s ms=%.0f", relation.id, done.strategy, done.ms)
+
+    def _start(
+        self, work: dict[int, Future[None]], key: int, relation: RelationInfo, job: Callable[[], None], name: str
+    ) -> None:
+        def guarded() -> None:
+            try:
+                job()
+            except FencedError as e:
+                self._fenced = e
+            except Exception as e:
+                self._failed(relation, name, e)
+            else:
+                self.home.live.failures.succeeded(Who(name, table=relation.id))
+
+        work[key] = self._pool.submit(guarded)
+
+    def _failed(self, relation: RelationInfo, job: str, cause: Exception) -> None:
+        """Shows the error as the view's, which is tried again with backoff; other views go on."""
+        if self._stopping.is_set():
+            return
+        try:
+            error = refused(relation, cause)
+        except Exception as e:
+            error = described(e)
+        with self.home.meta.owned(self.leases.of(Name.relation(relation.id))) as c:
+            if relations.get_or_none(c, relation.id) is None:
+                return
+            relations.set_state(c, relation.id, TableState.FAILED, error)
+        self.home.live.failures.failed(Who(job, table=relation.id), error)
+
+    def _set_state(self, relation: RelationInfo, state: TableState) -> None:
+        if relation.state is not state:
+            with self.home.meta.owned(self.leases.of(Name.relation(relation.id))) as c:
+                if relations.get_or_none(c, relation.id) is not None:
+                    relations.set_state(c, relation.id, state)
+
+    def _running(self) -> int:
+        return sum(len(work) for work in self._busy.values())
+
+    def _slots(self) -> int:
+        """At most half of the tasks' slots, so that queries and folds never wait for views."""
+        return max(1, share(self.session()) // 2)
+
+
+def _recover_state(c: Connection, relation: RelationInfo) -> None:
+    """A view that failed and is exact again is live."""
+    if relation.state is TableState.FAILED:
+        relations.set_state(c, relation.id, TableState.LIVE)
