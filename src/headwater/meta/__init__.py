@@ -6,6 +6,7 @@ has an owner; several processes may use it at once. Never: a transaction that sp
 outside its one column.
 
 `tables` the schema · `store` transactions and migrations · `connections`, `segments`, `relations`, `spans`,
-`epochs`, `intents`, `runs`, `views`: functions on an open transaction, one file per noun · `lake` which lake it describes ·
-`changes` where a relation's changes are · `merged` segments · `settle` spans · `progress` of backfills
+`epochs`, `intents`, `runs`, `views`, `plain_views`: functions on an open transaction, one file per noun · `lake` which
+lake it describes · `changes` where a relation's changes are · `merged` segments · `settle` spans · `progress` of
+backfills
 """
