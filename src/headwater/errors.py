@@ -286,6 +286,11 @@ CODES: dict[str, Code] = {
     "table.cascade": Code(DefinitionError, "Foreign keys change the upstream table without log events."),
     "table.no_history": Code(DefinitionError, "The table cannot be followed without reading its history."),
     "table.filter": Code(DefinitionError, "The table's filter cannot be used."),
+    "view.input": Code(DefinitionError, "A view's query names something that a view cannot read."),
+    "view.column_name": Code(DefinitionError, "A column of a view has no name that can be stored."),
+    "view.column_type": Code(DefinitionError, "A column of a view has a type that cannot be stored."),
+    "view.not_incremental": Code(DefinitionError, "The view's query cannot be refreshed incrementally."),
+    "view.not_filled": Code(DefinitionError, "The view has not been filled yet."),
     "backfill.none": Code(DefinitionError, "There is no backfill to pause, resume or cancel."),
     "secret.missing": Code(DefinitionError, "A password reference cannot be resolved."),
     # the machine
@@ -334,6 +339,7 @@ CODES: dict[str, Code] = {
     "query.cancelled": Code(QueryError, "The query was cancelled before it returned a result."),
     "query.timeout": Code(QueryError, "The query exceeded its timeout."),
     "query.stale": Code(QueryError, "The tables are further behind their upstream than was allowed."),
+    "view.not_fresh": Code(QueryError, "The views did not catch up in time."),
     # data
     "data.key_value": Code(DataError, "A key holds a value that the lake cannot represent."),
     "data.log_damaged": Code(DataError, "A change or a value has a form that the upstream never sends."),
@@ -350,6 +356,11 @@ CODES: dict[str, Code] = {
         DataError, "Changes that the table needs are no longer in the changelog.", needs_resync=True
     ),
     "data.base_damaged": Code(DataError, "Files of a base are missing or were changed by something else."),
+    "view.input_changed": Code(
+        DataError, "An input of the view changed in such a way that its query gives other columns, or none."
+    ),
+    "view.stale": Code(DataError, "The view stopped for so long that changes it needs are no longer kept."),
+    "view.failed": Code(JobError, "A refresh of the view failed."),
     "sql.refused": Code(HeadwaterError, "Some statements of a file failed; the others were executed."),
     "data.differs": Code(DataError, "The lake differs from the upstream."),
     "job.fenced": Code(FencedError, "Another owner has taken over the job."),

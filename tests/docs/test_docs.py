@@ -13,7 +13,7 @@ from headwater.crash import POINTS
 from headwater.errors import CODES
 from headwater.sql.options import TABLES, Option
 from headwater.sql.parse import EXPLAIN_MODES, parse
-from headwater.sql.statements import Listing
+from headwater.sql.statements import Listing, ObjectKind
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -57,8 +57,10 @@ def test_every_command_and_option_is_documented(command: str) -> None:
     ("kind", "option"), [pytest.param(k, o, id=f"{k}-{o.name}") for k, os in TABLES.items() for o in os]
 )
 def test_every_sql_option_is_documented_with_its_default(kind: str, option: Option) -> None:
-    text = page("sql.md")
-    if kind != "table":  # each type of connection has its own list
+    text = page("sql.md")  # each type of connection has its own list, and so have tables and views
+    if kind in ("table", "materialized view"):
+        text = text.split(f"## CREATE {kind.upper()}\n")[1].split("\n## ")[0]
+    else:
         text = text.split(f"### Options of `{kind}`")[1].split("###")[0]
     default, meaning = rows(text)[option.name]
     assert meaning == option.doc
@@ -70,8 +72,12 @@ def test_every_statement_is_documented() -> None:
     wanted = ["CREATE CONNECTION", "CREATE TABLE", "DROP CONNECTION", "DROP TABLE", "SHOW CREATE TABLE", "DESCRIBE"]
     wanted += ["SHOW CREATE CONNECTION", "FOLD TABLE", "EXPLAIN", "BEGIN", "COMMIT", "changelog(", "IF NOT EXISTS"]
     wanted += (
-        [f"SHOW {k.name}" for k in Listing] + list(EXPLAIN_MODES) + ["SELECT", "WITH", "VALUES", "TABLE t", "FROM …"]
+        [f"SHOW {k.upper()}" for k in Listing] + list(EXPLAIN_MODES) + ["SELECT", "WITH", "VALUES", "TABLE t", "FROM …"]
     )
+    for kind in ObjectKind:
+        wanted += [f"CREATE {kind.upper()}", f"DROP {kind.upper()}", f"SHOW CREATE {kind.upper()}"]
+    wanted += [f"{word} MATERIALIZED VIEW" for word in ("ALTER", "PAUSE", "RESUME", "REFRESH", "FOLD", "EXPLAIN")]
+    wanted += ["changes('"]
     assert [w for w in wanted if w not in text] == []
 
 

@@ -7,5 +7,6 @@ outside its one column.
 
 `tables` the schema · `store` transactions and migrations · `connections`, `segments`, `relations`, `spans`,
 `epochs`, `intents`, `runs`, `views`: functions on an open transaction, one file per noun · `lake` which lake it
-describes · `changes` where a relation's changes are · `merged` segments · `settle` spans · `progress` of backfills
+describes · `changes` where a relation's changes are · `merged` segments · `settle` spans · `progress` of backfills ·
+`plain_views` stored queries without rows
 """

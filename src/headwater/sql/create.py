@@ -25,11 +25,11 @@ _PART = r'(?:"(?:[^"]|"")+"|[^".]+)'
 def create_connection(c: Cursor) -> CreateConnection:
     """CREATE CONNECTION [IF NOT EXISTS] name WITH (…); the cursor is at CONNECTION."""
     c.take("CONNECTION")
-    if_not_exists = _if_not_exists(c)
-    name = _own_name(c, "a name for the connection")
+    exists = if_not_exists(c)
+    name = own_name(c, "a name for the connection")
     if c.word != "WITH":
         raise c.expected("WITH (…)")
-    options = _options(c, "connection")
+    options = with_options(c, "connection")
     secret = options.pop(SECRET, None)
     return CreateConnection(
         text=c.statement_text,
@@ -37,17 +37,17 @@ def create_connection(c: Cursor) -> CreateConnection:
         name=name,
         options=options,
         secret=None if secret is None else Secret(secret),
-        if_not_exists=if_not_exists,
+        if_not_exists=exists,
     )
 
 
 def create_table(c: Cursor) -> CreateTable:
     """CREATE TABLE [IF NOT EXISTS] name [(…)] [WITH (…)] FROM CONNECTION name [TABLE …] [WITH (…)]."""
     c.take("TABLE")
-    if_not_exists = _if_not_exists(c)
-    name = _own_name(c, "a name for the table")
+    exists = if_not_exists(c)
+    name = own_name(c, "a name for the table")
     columns, key = _body(c) if c.at("(") else (None, ())
-    options = _options(c, "table") if c.word == "WITH" else None
+    options = with_options(c, "table") if c.word == "WITH" else None
     if c.word == "AS":
         hint = "Run the query with SELECT, or write CREATE TABLE name FROM CONNECTION …."
         raise c.error("CREATE TABLE … AS is not supported", hint, "sql.unsupported")
@@ -61,7 +61,7 @@ def create_table(c: Cursor) -> CreateTable:
     if c.word == "WITH":
         if options is not None:
             raise c.error("a second WITH (…)", "Put all options into one WITH (…).")
-        options = _options(c, "table")
+        options = with_options(c, "table")
     return CreateTable(
         text=c.statement_text,
         line=c.line,
@@ -71,11 +71,12 @@ def create_table(c: Cursor) -> CreateTable:
         key=key,
         upstream=upstream,
         options=validate("table", {}) if options is None else options,
-        if_not_exists=if_not_exists,
+        if_not_exists=exists,
     )
 
 
-def _if_not_exists(c: Cursor) -> bool:
+def if_not_exists(c: Cursor) -> bool:
+    """Takes IF NOT EXISTS if it is next."""
     if c.word != "IF" or c.word_after != "NOT":
         return False
     c.next(), c.next()
@@ -83,22 +84,23 @@ def _if_not_exists(c: Cursor) -> bool:
     return True
 
 
-def _own_name(c: Cursor, what: str) -> str:
+def own_name(c: Cursor, what: str) -> str:
+    """A name for something new, which has no schema."""
     name = c.name(what)
     if c.at("."):
         raise c.error(f"the name {name}.… has a schema", _ONE_NAME)
     return name
 
 
-def alter_options(c: Cursor) -> dict[str, str]:
-    """SET (…) of ALTER TABLE: the given options, validated."""
+def alter_options(c: Cursor, kind: OptionKind) -> dict[str, str]:
+    """SET (…) of ALTER: the given options, validated."""
     values, where = _given(c, "SET")
     if not values:
         raise c.error("no option is given", "Write, for example, SET (backfill.parallelism = 2).")
-    return validate_change(values, where)
+    return validate_change(kind, values, where)
 
 
-def _options(c: Cursor, kind: OptionKind) -> dict[str, str]:
+def with_options(c: Cursor, kind: OptionKind) -> dict[str, str]:
     """WITH (dotted.name = value, … [,]), validated; values are strings, numbers or single words."""
     return validate(kind, *_given(c, "WITH"))
 

@@ -12,7 +12,8 @@ class Cursor:
     def __init__(self, tokens: list[Token], text: str, piece: Piece) -> None:
         self._tokens = tokens
         self._at = 0
-        self._end = piece.end
+        self._end = piece.head.end
+        self.piece = piece
         self.text = text
         self.statement_text = text[piece.start : piece.end]
         self.line = location(text, piece.start)[0]

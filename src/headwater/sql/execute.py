@@ -61,7 +61,7 @@ class Executor:
                 return self._done(control.control_backfill(self._home, statement), statement)
             case st.ResyncTable():
                 return self._done(control.resync_table(self._home, statement), statement)
-            case st.FoldTable():
+            case st.Fold():
                 return self._fold_table(statement)
             case st.Query():
                 return self._query(statement, statement.text, wanted)
@@ -110,7 +110,7 @@ class Executor:
         self._changed()
         return _result(outcome, statement)
 
-    def _fold_table(self, statement: st.FoldTable) -> Result:
+    def _fold_table(self, statement: st.Fold) -> Result:
         relation = define.named_table(self._home, statement.name)
         if self._server is None:
             raise SqlError(

@@ -1,4 +1,4 @@
-"""The options of connections and tables: which are allowed, and which SHOW prints.
+"""The options of connections, tables and materialized views: which are allowed, and which SHOW prints.
 
 Options outside these tables are rejected, and SHOW prints only those marked `shown`. A connection's options depend on
 its type (`source.kinds`).
@@ -12,11 +12,11 @@ from typing import Literal, TypedDict
 
 from headwater.errors import SqlError
 from headwater.model import Delivery
-from headwater.settings.values import boolean, one_of, text, whole
+from headwater.settings.values import boolean, one_of, seconds, text, whole
 from headwater.source.kinds import KINDS
 from headwater.source.options import Option
 
-OptionKind = Literal["connection", "table"]
+OptionKind = Literal["connection", "table", "materialized view"]
 TYPE = "type"
 # Only hosted clouds have these: a self-hosted server does not manage the network.
 HOSTED_TYPES = frozenset({"privatelink"})
@@ -30,6 +30,14 @@ class Location(TypedDict, total=False):
     line: int
     column: int
     text: str
+
+
+def names(value: str) -> str:
+    """A list of names: `a, b`."""
+    found = [name.strip() for name in value.split(",")]
+    if not all(found) or len({name.lower() for name in found}) < len(found):
+        raise ValueError("must be a list of different names, like 'a, b'")
+    return ", ".join(found)
 
 
 TABLE = (
@@ -72,8 +80,39 @@ TABLE = (
 )
 
 
-# by connection type; table options are separate
-TABLES: dict[str, tuple[Option, ...]] = {**{type: k.OPTIONS for type, k in KINDS.items()}, "table": TABLE}
+MATERIALIZED_VIEW = (
+    Option(
+        "refresh",
+        one_of("auto", "incremental", "full"),
+        "`auto`: each refresh takes the cheaper way; `incremental`: never by computing everything again, which a query "
+        "must allow; `full`: always by computing everything again.",
+        "auto",
+        live=True,
+    ),
+    Option("refresh.interval", seconds(0, 86_400), "Least time between two refreshes.", "1", live=True),
+    Option(
+        "backfill.parallelism",
+        whole(1, 64),
+        "Slices of the fill that are computed at the same time; by default half of the cores.",
+        live=True,
+    ),
+    Option("backfill.rows_per_span", whole(1, 100_000_000), "Planned rows per scan.", live=True),
+    Option(
+        "cluster.by",
+        names,
+        "Columns by which the base's files are ordered (`'a, b'`), so that a query by them reads few files; by default "
+        "the key.",
+        live=True,
+    ),
+)
+
+
+# by connection type; those of tables and views are separate
+TABLES: dict[str, tuple[Option, ...]] = {
+    **{type: k.OPTIONS for type, k in KINDS.items()},
+    "table": TABLE,
+    "materialized view": MATERIALIZED_VIEW,
+}
 
 
 def _nowhere(name: str | None) -> Location:
@@ -110,24 +149,26 @@ def validate(
     return result
 
 
-def validate_change(given: Mapping[str, str], location: Callable[[str | None], Location] = _nowhere) -> dict[str, str]:
-    """Options of ALTER TABLE in canonical form: only the given ones, which must be changeable."""
-    fixed = {o.name for o in TABLE if not o.live}
-    checked = validate("table", given, location)
+def validate_change(
+    kind: OptionKind, given: Mapping[str, str], location: Callable[[str | None], Location] = _nowhere
+) -> dict[str, str]:
+    """Options of ALTER … SET in canonical form: only the given ones, which must be changeable."""
+    fixed = {o.name for o in TABLES[kind] if not o.live}
+    checked = validate(kind, given, location)
     for name in given:
         if name.lower() in fixed:
             raise _error(
                 "sql.bad_option",
                 f"option {name} cannot be changed",
-                f"You can change {', '.join(live())}; for other options DROP the table and CREATE it again.",
+                f"You can change {', '.join(live(kind))}; for other options DROP the {kind} and CREATE it again.",
                 location(name),
             )
     return {name.lower(): checked[name.lower()] for name in given}
 
 
-def live() -> tuple[str, ...]:
-    """The options that can change while a table runs."""
-    return tuple(o.name for o in TABLE if o.live)
+def live(kind: OptionKind) -> tuple[str, ...]:
+    """The options that can change while a table or a view runs."""
+    return tuple(o.name for o in TABLES[kind] if o.live)
 
 
 def shown(kind: OptionKind, values: Mapping[str, str]) -> dict[str, str]:
@@ -139,9 +180,9 @@ def shown(kind: OptionKind, values: Mapping[str, str]) -> dict[str, str]:
 def _options(
     kind: OptionKind, given: Mapping[str, str], location: Callable[[str | None], Location]
 ) -> tuple[Option, ...]:
-    """The options of a table, or of a connection of the given type."""
-    if kind == "table":
-        return TABLE
+    """The options of a table or a view, or of a connection of the given type."""
+    if kind != "connection":
+        return TABLES[kind]
     name = next((n for n in given if n.lower() == TYPE), None)
     types = " or ".join(repr(t) for t in KINDS)
     if name is None:

@@ -2,12 +2,14 @@
 
 CREATE CONNECTION [IF NOT EXISTS] name WITH (option = value, …)
 CREATE TABLE [IF NOT EXISTS] name [(columns | *)] [WITH (…)] FROM CONNECTION name [TABLE upstream] [WITH (…)]
-ALTER TABLE name SET (option = value, …)     RESYNC TABLE name
-DROP CONNECTION | TABLE [IF EXISTS] name [CASCADE]
-PAUSE | RESUME | CANCEL BACKFILL name     CANCEL QUERY id
-SHOW CONNECTIONS | TABLES | BACKFILLS | METRICS | EPOCHS | SEGMENTS | HOLDS | QUERIES
-SHOW CREATE CONNECTION | TABLE name
-DESCRIBE [TABLE] name     FOLD TABLE name     EXPLAIN [mode] query     BEGIN     COMMIT     query
+CREATE MATERIALIZED VIEW [IF NOT EXISTS] name [WITH (…)] AS query     CREATE VIEW [IF NOT EXISTS] name AS query
+ALTER TABLE | MATERIALIZED VIEW name SET (option = value, …)     RESYNC TABLE name
+DROP CONNECTION | TABLE | MATERIALIZED VIEW | VIEW [IF EXISTS] name [CASCADE]
+PAUSE | RESUME | CANCEL BACKFILL name     PAUSE | RESUME | REFRESH MATERIALIZED VIEW name     CANCEL QUERY id
+SHOW CONNECTIONS | TABLES | MATERIALIZED VIEWS | VIEWS | BACKFILLS | METRICS | EPOCHS | SEGMENTS | HOLDS | QUERIES
+SHOW CREATE CONNECTION | TABLE | MATERIALIZED VIEW | VIEW name
+DESCRIBE [TABLE] name     FOLD TABLE | MATERIALIZED VIEW name     EXPLAIN MATERIALIZED VIEW name
+EXPLAIN [mode] query     BEGIN     COMMIT     query
 """
 
 from __future__ import annotations
@@ -21,8 +23,20 @@ from headwater.sql.create import alter_options, create_connection, create_table
 from headwater.sql.cursor import Cursor
 from headwater.sql.read_query import WRITE_HINT, read_query
 from headwater.sql.tokens import Piece, location, pieces, syntax_error, tokenize
+from headwater.sql.view.parse import (
+    alter_view,
+    at_view,
+    control_view,
+    create_view,
+    drop_view,
+    explain_view,
+    fold_view,
+    refresh_view,
+    take_kind,
+)
 
 EXPLAIN_MODES = ("EXTENDED", "FORMATTED", "COST", "CODEGEN")
+_KINDS = "CONNECTION, TABLE, MATERIALIZED VIEW or VIEW"
 _LATER = "This version has no such statement; docs/sql.md lists all statements."
 _UPSTREAM_ALTER = "Alter the upstream table; here only ALTER TABLE name SET (backfill.… = value) is supported."
 
@@ -40,7 +54,6 @@ REFUSED = {
     "RESET": "Spark settings belong to a session passed to headwater.open.",
     "USE": "Name tables without a schema; a home has one namespace.",
     "ROLLBACK": "End the block without COMMIT: none of it is executed.",
-    "REFRESH": "Run the query: every SELECT reads fresh data.",
     "OPTIMIZE": "Run FOLD TABLE name; bases are maintained automatically.",
     "VACUUM": "Leave it to Headwater: it removes files that no reader needs.",
     "ANALYZE": "Run the query; every file has statistics.",
@@ -54,14 +67,15 @@ REFUSED = {
     "EXECUTE": _LATER,
 }
 REFUSED_CREATE = {
-    "VIEW": "Put the query into a WITH clause, or define a view in your own Spark session over hw.table(name).",
-    "MATERIALIZED": "Run its query with SELECT; this version has no materialized views.",
+    "TEMP": "Write CREATE VIEW, which is stored, or put the query into a WITH clause.",
+    "TEMPORARY": "Write CREATE VIEW, which is stored, or put the query into a WITH clause.",
+    "GLOBAL": "Write CREATE VIEW: every view of a home is visible to all its users.",
     "SOURCE": "Write CREATE CONNECTION for the database and CREATE TABLE … FROM CONNECTION for each table.",
     "SINK": "Read the changes with SELECT … FROM changelog(…); this version has no sinks.",
     "SUBSCRIPTION": "Read the changes with SELECT … FROM changelog(…); this version has no subscriptions.",
     "SCHEMA": "Name tables without a schema; a home has one namespace.",
     "DATABASE": "Use another home directory (--home DIR).",
-    "INDEX": "Remove it: a table's files are kept in key order.",
+    "INDEX": "Write CREATE MATERIALIZED VIEW name WITH (cluster.by = 'columns') AS SELECT …; files are in key order.",
     "FUNCTION": _LATER,
 }
 
@@ -90,11 +104,11 @@ def _bare(rest: str) -> str:
 
 
 def _statement(piece: Piece, text: str) -> st.Statement:
-    if piece.first == "EXPLAIN":
+    if piece.first == "EXPLAIN" and piece.query:
         return _explain(piece, text)
     if piece.query:
         return read_query(piece, text)
-    cursor = Cursor(tokenize(piece, text), text, piece)
+    cursor = Cursor(tokenize(piece.head, text), text, piece)
     read = _READERS.get(piece.first)
     if read is None:
         raise _unknown(piece, text)
@@ -108,7 +122,7 @@ def _unknown(piece: Piece, text: str) -> SqlError:
         return syntax_error(
             text, piece.start, f"{piece.first} is not supported", REFUSED[piece.first], "sql.unsupported"
         )
-    known = [*_READERS, "SELECT", "WITH", "VALUES", "EXPLAIN"]
+    known = [*_READERS, "SELECT", "WITH", "VALUES"]
     near = difflib.get_close_matches(piece.first, known, 1, 0.6)
     hint = f"Did you mean {near[0]}?" if near else f"Statements begin with {', '.join(sorted(known))}."
     shown = piece.first if len(piece.first) == 1 else text[piece.start : piece.start + len(piece.first)]
@@ -135,22 +149,23 @@ def _create(c: Cursor) -> st.Statement:
             "sql.unsupported",
         )
     kind = c.word
-    for skipped in ("TEMP", "TEMPORARY", "GLOBAL", "EXTERNAL"):
-        if kind == skipped and c.word_after:
-            kind = "VIEW" if c.word_after == "VIEW" else kind
+    if at_view(c):
+        return create_view(c)
     if kind == "CONNECTION":
         return create_connection(c)
     if kind == "TABLE":
         return create_table(c)
     if kind in REFUSED_CREATE:
         raise c.error(f"CREATE {kind} is not supported", REFUSED_CREATE[kind], "sql.unsupported")
-    raise c.expected("CONNECTION or TABLE")
+    raise c.expected(_KINDS)
 
 
 def _drop(c: Cursor) -> st.Statement:
     c.take("DROP")
+    if at_view(c):
+        return drop_view(c)
     if c.word not in ("CONNECTION", "TABLE"):
-        raise c.expected("CONNECTION or TABLE")
+        raise c.expected(_KINDS)
     kind = st.DropConnection if c.next().word == "CONNECTION" else st.DropTable
     if_exists = c.accept("IF")
     if if_exists:
@@ -165,28 +180,40 @@ def _drop(c: Cursor) -> st.Statement:
 def _show(c: Cursor) -> st.Statement:
     c.take("SHOW")
     if c.accept("CREATE"):
-        if c.word not in ("CONNECTION", "TABLE"):
-            raise c.expected("CONNECTION or TABLE")
-        kind = st.ObjectKind(c.next().word.lower())
+        kind = st.ObjectKind(_words(c, [k.value.upper() for k in st.ObjectKind], _KINDS).lower())
         return st.ShowCreate(text=c.statement_text, line=c.line, kind=kind, name=c.name("a name"))
-    listings = [k.name for k in st.Listing]
-    if c.word not in listings:
-        near = difflib.get_close_matches(c.word, listings, 1, 0.5)
-        raise c.expected(" or ".join(listings), f"Did you mean SHOW {near[0]}?" if near else "")
-    return st.Show(text=c.statement_text, line=c.line, kind=st.Listing[c.next().word])
+    listings = [k.value.upper() for k in st.Listing]
+    near = difflib.get_close_matches(c.word, listings, 1, 0.5)
+    hint = f"Did you mean SHOW {near[0]}?" if near else ""
+    kind_of_list = st.Listing(_words(c, listings, " or ".join(listings), hint).lower())
+    return st.Show(text=c.statement_text, line=c.line, kind=kind_of_list)
+
+
+def _words(c: Cursor, allowed: list[str], expected: str, hint: str = "") -> str:
+    """Takes one or two words that are allowed."""
+    for text in (f"{c.word} {c.word_after}", c.word):
+        if text in allowed:
+            for word in text.split():
+                c.take(word)
+            return text
+    raise c.expected(expected, hint)
 
 
 def _describe(c: Cursor) -> st.Statement:
     c.next()
     if c.word == "TABLE" and c.more_after:
         c.next()
-    return st.Describe(text=c.statement_text, line=c.line, name=c.name("a table's name"))
+    elif at_view(c) and c.more_after:
+        take_kind(c)
+    return st.Describe(text=c.statement_text, line=c.line, name=c.name("the name of a table or view"))
 
 
 def _fold(c: Cursor) -> st.Statement:
     c.take("FOLD")
-    c.take("TABLE")
-    return st.FoldTable(text=c.statement_text, line=c.line, name=c.name("a table's name"))
+    if at_view(c):
+        return fold_view(c)
+    c.take("TABLE", "TABLE or MATERIALIZED VIEW")
+    return st.Fold(text=c.statement_text, line=c.line, name=c.name("a table's name"))
 
 
 def _resync(c: Cursor) -> st.Statement:
@@ -204,20 +231,24 @@ def _cancel(c: Cursor) -> st.Statement:
 
 
 def _control(c: Cursor) -> st.Statement:
+    if c.word_after == "MATERIALIZED" and c.word != "CANCEL":
+        return control_view(c)
     verb = st.BackfillVerb(c.next().word)
-    c.take("BACKFILL")
+    c.take("BACKFILL", "BACKFILL" if verb is st.BackfillVerb.CANCEL else "BACKFILL or MATERIALIZED VIEW")
     return st.ControlBackfill(text=c.statement_text, line=c.line, verb=verb, name=c.name("a table's name"))
 
 
 def _alter(c: Cursor) -> st.Statement:
     c.take("ALTER")
+    if c.word == "MATERIALIZED":
+        return alter_view(c)
     if c.word != "TABLE":
         raise c.error(f"ALTER {c.word} is not supported", _UPSTREAM_ALTER, "sql.unsupported")
     c.next()
     name = c.name("a table's name")
     if c.word != "SET":
         raise c.error(f"ALTER TABLE … {c.word} is not supported", _UPSTREAM_ALTER, "sql.unsupported")
-    return st.AlterTable(text=c.statement_text, line=c.line, name=name, options=alter_options(c))
+    return st.AlterTable(text=c.statement_text, line=c.line, name=name, options=alter_options(c, "table"))
 
 
 def _begin(c: Cursor) -> st.Statement:
@@ -242,6 +273,8 @@ _READERS: dict[str, Callable[[Cursor], st.Statement]] = {
     "DESC": _describe,
     "FOLD": _fold,
     "ALTER": _alter,
+    "REFRESH": refresh_view,
+    "EXPLAIN": explain_view,
     "RESYNC": _resync,
     "PAUSE": _control,
     "RESUME": _control,

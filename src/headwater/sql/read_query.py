@@ -1,8 +1,11 @@
-"""Queries: the names and changelog calls in them. Spark parses everything else."""
+"""Queries: the names in them, and the calls of our own functions. Spark parses everything else."""
 
 from __future__ import annotations
 
-from headwater.sql.statements import ChangelogCall, Query
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from headwater.sql.statements import ChangelogCall, ChangesCall, Query
 from headwater.sql.tokens import Kind, Piece, Token, location, syntax_error, tokenize
 
 WRITES = frozenset({"INSERT", "UPDATE", "DELETE", "MERGE"})
@@ -11,8 +14,38 @@ CLAUSES = frozenset(
     ("SELECT", "FROM", "WHERE", "GROUP", "ORDER", "BY", "HAVING", "LIMIT", "JOIN", "ON", "AS", "WITH", "UNION", "AND")
 )
 WRITE_HINT = "Write to the upstream database; the tables here follow automatically."
-_ARGUMENTS = {"CONNECTION": "connection", "TABLE": "table", "FROM": "from_index", "TO": "to_index"}
-_USAGE = "Write changelog('connection' [, table => 'name'] [, from => index] [, to => index])."
+
+
+@dataclass(frozen=True, slots=True)
+class _Function:
+    """A function of ours that stands in the place of a table: its arguments by their names, with their fields."""
+
+    name: str
+    made: Callable[..., ChangelogCall | ChangesCall]
+    first: str  # the argument that needs no name
+    unit: str  # of its numbers
+    arguments: dict[str, str]
+    usage: str
+
+
+_FUNCTIONS = {
+    "CHANGELOG": _Function(
+        "changelog",
+        ChangelogCall,
+        "connection",
+        "index",
+        {"CONNECTION": "connection", "TABLE": "table", "FROM": "from_index", "TO": "to_index"},
+        "Write changelog('connection' [, table => 'name'] [, from => index] [, to => index]).",
+    ),
+    "CHANGES": _Function(
+        "changes",
+        ChangesCall,
+        "relation",
+        "epoch",
+        {"RELATION": "relation", "FROM": "from_epoch", "TO": "to_epoch"},
+        "Write changes('table or view' [, from => epoch] [, to => epoch]).",
+    ),
+}
 
 
 def read_query(piece: Piece, text: str, start: int | None = None) -> Query:
@@ -20,7 +53,7 @@ def read_query(piece: Piece, text: str, start: int | None = None) -> Query:
     start = piece.start if start is None else start
     tokens = [t for t in tokenize(piece, text) if t.start >= start]
     _refuse_writes(tokens, text)
-    calls, inside = _changelog_calls(tokens, text, start)
+    calls, inside = _calls(tokens, text, start)
     names = frozenset(
         t.text.lower()
         for i, t in enumerate(tokens)
@@ -30,8 +63,8 @@ def read_query(piece: Piece, text: str, start: int | None = None) -> Query:
         text=text[start : piece.end],
         line=location(text, start)[0],
         spark_text=_without_slash_comments(piece, text, start),
-        identifiers=names,
-        changelog_calls=calls,
+        identifiers=names | {call.relation.lower() for call in calls if isinstance(call, ChangesCall)},
+        calls=calls,
     )
 
 
@@ -85,19 +118,18 @@ def _ends_with_clause(tokens: list[Token], i: int) -> bool:
     return True
 
 
-def _changelog_calls(tokens: list[Token], text: str, start: int) -> tuple[tuple[ChangelogCall, ...], set[int]]:
+def _calls(tokens: list[Token], text: str, start: int) -> tuple[tuple[ChangelogCall | ChangesCall, ...], set[int]]:
     """The calls, and the tokens that belong to them."""
-    calls: list[ChangelogCall] = []
+    calls: list[ChangelogCall | ChangesCall] = []
     inside: set[int] = set()
     i = 0
     while i < len(tokens):
-        opens = tokens[i].word == "CHANGELOG" and i + 1 < len(tokens) and tokens[i + 1].text == "("
-        if opens and (i == 0 or tokens[i - 1].text != "."):
+        function = _FUNCTIONS.get(tokens[i].word)
+        opens = function is not None and i + 1 < len(tokens) and tokens[i + 1].text == "("
+        if function is not None and opens and (i == 0 or tokens[i - 1].text != "."):
             end = _closing(tokens, i + 1, text)
-            arguments = _arguments(tokens[i + 2 : end], tokens[i], text)
-            calls.append(
-                ChangelogCall(tokens[i].start - start, tokens[end].end - start, **arguments)  # type: ignore[arg-type]
-            )
+            arguments = _arguments(function, tokens[i + 2 : end], tokens[i], text)
+            calls.append(function.made(tokens[i].start - start, tokens[end].end - start, **arguments))
             inside.update(range(i, end + 1))
             i = end
         i += 1
@@ -114,8 +146,8 @@ def _closing(tokens: list[Token], i: int, text: str) -> int:
     raise syntax_error(text, tokens[i].start, "the ( that opens here is never closed", "Close it.")
 
 
-def _arguments(tokens: list[Token], head: Token, text: str) -> dict[str, str | int]:
-    """The arguments of a changelog call by field name."""
+def _arguments(function: _Function, tokens: list[Token], head: Token, text: str) -> dict[str, str | int]:
+    """The arguments of a call by field name."""
     found: dict[str, str | int] = {}
     groups: list[list[Token]] = [[]]
     for token in tokens:
@@ -125,21 +157,24 @@ def _arguments(tokens: list[Token], head: Token, text: str) -> dict[str, str | i
             groups[-1].append(token)
     for position, group in enumerate(groups):
         if len(group) == 1 and position == 0:
-            name, value = "connection", group[0]
-        elif len(group) == 3 and group[1].text == "=>" and group[0].word in _ARGUMENTS:
-            name, value = _ARGUMENTS[group[0].word], group[2]
+            name, value = function.first, group[0]
+        elif len(group) == 3 and group[1].text == "=>" and group[0].word in function.arguments:
+            name, value = function.arguments[group[0].word], group[2]
         else:
-            raise syntax_error(text, (group[0] if group else head).start, "changelog has no such argument", _USAGE)
-        if name in found or value.kind is not (Kind.NUMBER if name.endswith("_index") else Kind.STRING):
-            what = "an index (a number)" if name.endswith("_index") else "a name in quotes"
-            raise syntax_error(text, value.start, f"expected {what} for {name.removesuffix('_index')}, once", _USAGE)
-        found[name] = _index(value, text) if name.endswith("_index") else value.text
-    if "connection" not in found:
-        raise syntax_error(text, head.start, "changelog needs a connection", _USAGE)
+            place = (group[0] if group else head).start
+            raise syntax_error(text, place, f"{function.name} has no such argument", function.usage)
+        numeric = name.startswith(("from_", "to_"))
+        if name in found or value.kind is not (Kind.NUMBER if numeric else Kind.STRING):
+            unit = name.partition("_")[2]
+            what = f"an {unit} (a number)" if numeric else "a name in quotes"
+            raise syntax_error(text, value.start, f"expected {what} for {name.partition('_')[0]}, once", function.usage)
+        found[name] = _number(value, text, function) if numeric else value.text
+    if function.first not in found:
+        raise syntax_error(text, head.start, f"{function.name} needs a {function.first}", function.usage)
     return found
 
 
-def _index(token: Token, text: str) -> int:
+def _number(token: Token, text: str, function: _Function) -> int:
     if not token.text.isdigit():
-        raise syntax_error(text, token.start, "an index is a whole number", _USAGE)
+        raise syntax_error(text, token.start, f"an {function.unit} is a whole number", function.usage)
     return int(token.text)

@@ -64,7 +64,7 @@ def _refused(said: str, query: Query, prefix: str) -> SqlError:
     message = " ".join(_NOISE.sub("", _PLAN.sub("", said)).split()).strip(" ;")[:MAX_MESSAGE]
     hint = "Correct the query; SHOW TABLES and DESCRIBE show tables and columns."
     found = _PLACE.search(said)
-    if found is None or query.changelog_calls:  # views that replaced changelog calls have shifted the text after them
+    if found is None or query.calls:  # views that replaced calls have shifted the text after them
         return SqlError("sql.query", message, hint)
     line = int(found.group(1))
     column = int(found.group(3)) + (1 if found.group(2) == "pos" else 0) - (len(prefix) if line == 1 else 0)

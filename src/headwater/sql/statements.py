@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from headwater.config import Secret
-from headwater.sql.options import shown
+from headwater.sql.options import OptionKind, shown
 
 
 class Listing(StrEnum):
@@ -16,6 +16,8 @@ class Listing(StrEnum):
 
     CONNECTIONS = "connections"
     TABLES = "tables"
+    MATERIALIZED_VIEWS = "materialized views"
+    VIEWS = "views"
     BACKFILLS = "backfills"
     METRICS = "metrics"
     EPOCHS = "epochs"
@@ -29,6 +31,8 @@ class ObjectKind(StrEnum):
 
     CONNECTION = "connection"
     TABLE = "table"
+    MATERIALIZED_VIEW = "materialized view"
+    VIEW = "view"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,15 +118,25 @@ class DropTable(Statement):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DropView(Statement):
+    """DROP VIEW or DROP MATERIALIZED VIEW; `cascade` also drops the views over it."""
+
+    kind: ObjectKind
+    name: str
+    if_exists: bool = False
+    cascade: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Show(Statement):
-    """SHOW CONNECTIONS, TABLES, BACKFILLS, METRICS, EPOCHS, SEGMENTS, HOLDS or QUERIES."""
+    """SHOW and the name of a listing."""
 
     kind: Listing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShowCreate(Statement):
-    """SHOW CREATE CONNECTION or TABLE."""
+    """SHOW CREATE CONNECTION, TABLE, MATERIALIZED VIEW or VIEW."""
 
     kind: ObjectKind
     name: str
@@ -130,16 +144,17 @@ class ShowCreate(Statement):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Describe(Statement):
-    """DESCRIBE a table: columns, types, key."""
+    """DESCRIBE a table or a view: columns, types, key."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FoldTable(Statement):
-    """FOLD TABLE: folds the overlay into the base now."""
+class Fold(Statement):
+    """FOLD TABLE or FOLD MATERIALIZED VIEW: folds the overlay into the base now."""
 
     name: str
+    kind: ObjectKind = ObjectKind.TABLE
 
 
 class BackfillVerb(StrEnum):
@@ -159,6 +174,14 @@ class ControlBackfill(Statement):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ControlView(Statement):
+    """PAUSE or RESUME MATERIALIZED VIEW: whether it is filled and refreshed."""
+
+    pause: bool
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CancelQuery(Statement):
     """CANCEL QUERY: ends a query that SHOW QUERIES lists."""
 
@@ -171,6 +194,21 @@ class AlterTable(Statement):
 
     name: str
     options: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlterView(Statement):
+    """ALTER MATERIALIZED VIEW … SET; `options` holds only the given ones."""
+
+    name: str
+    options: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RefreshView(Statement):
+    """REFRESH MATERIALIZED VIEW: computes it from scratch beside itself, and swaps it in when that is complete."""
+
+    name: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,24 +230,69 @@ class ChangelogCall:
     to_index: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class ChangesCall:
+    """`changes('relation', …)` in a query: its net change between two epochs. Places are those of a ChangelogCall."""
+
+    start: int
+    end: int
+    relation: str
+    from_epoch: int | None = None
+    to_epoch: int | None = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Query(Statement):
     """A query for Spark.
 
     `spark_text` is what Spark reads: the text as written, `//` comments blanked. `identifiers` are the names in it, in
-    lower case (Spark's names are case-insensitive): a relation not among them cannot be meant.
+    lower case (Spark's names are case-insensitive), and those in `changes(…)`: a relation not among them cannot be
+    meant. `calls` are in the order of the text.
     """
 
     spark_text: str
     identifiers: frozenset[str] = frozenset()
-    changelog_calls: tuple[ChangelogCall, ...] = ()
+    calls: tuple[ChangelogCall | ChangesCall, ...] = ()
+
+    @property
+    def changelog_calls(self) -> tuple[ChangelogCall, ...]:
+        return tuple(call for call in self.calls if isinstance(call, ChangelogCall))
 
     def with_views(self, views: tuple[str, ...]) -> str:
-        """The text for Spark with a view name in place of each changelog call."""
+        """The text for Spark with a view name in place of each call."""
         text = self.spark_text
-        for call, view in reversed(list(zip(self.changelog_calls, views, strict=True))):
+        for call, view in reversed(list(zip(self.calls, views, strict=True))):
             text = text[: call.start] + view + text[call.end :]
         return text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateMaterializedView(Statement):
+    """CREATE MATERIALIZED VIEW … AS query. `options` are validated and include defaults."""
+
+    name: str
+    query: Query
+    options: dict[str, str] = field(default_factory=dict)
+    if_not_exists: bool = False
+
+    def canonical(self) -> str:
+        """The definition with its options in canonical form, and the query as it was written."""
+        options = _options("materialized view", self.options)
+        given = f" WITH (\n{options}\n)" if options else ""
+        return f"CREATE MATERIALIZED VIEW {quote_name(self.name)}{given} AS\n{self.query.text}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateView(Statement):
+    """CREATE VIEW … AS query: a plain view, which has no rows of its own."""
+
+    name: str
+    query: Query
+    if_not_exists: bool = False
+
+    def canonical(self) -> str:
+        """The definition, with the query as it was written."""
+        return f"CREATE VIEW {quote_name(self.name)} AS\n{self.query.text}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -218,6 +301,13 @@ class Explain(Statement):
 
     query: Query
     mode: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExplainView(Statement):
+    """EXPLAIN MATERIALIZED VIEW: how it is kept up to date, operator by operator."""
+
+    name: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -230,10 +320,10 @@ class Commit(Statement):
     """COMMIT: stores the definitions since BEGIN."""
 
 
-Definition = CreateConnection | CreateTable
+Definition = CreateConnection | CreateTable | CreateMaterializedView | CreateView
 
 # Words that would be parsed as grammar where a name is expected; such names are printed in quotes.
-GRAMMAR_WORDS = frozenset({"CONSTRAINT", "CONNECTION", "FROM", "IF", "NOT", "PRIMARY", "TABLE", "WITH"})
+GRAMMAR_WORDS = frozenset({"AS", "CONSTRAINT", "CONNECTION", "FROM", "IF", "NOT", "PRIMARY", "TABLE", "WITH"})
 
 
 def quote_name(name: str) -> str:
@@ -260,6 +350,6 @@ def difference(stored: str, given: str) -> str:
     return "\n".join(line for line in lines if line.startswith(("- ", "+ ")))
 
 
-def _options(kind: str, options: dict[str, str]) -> str:
-    values = shown("connection" if kind == "connection" else "table", options)
+def _options(kind: OptionKind, options: dict[str, str]) -> str:
+    values = shown(kind, options)
     return ",\n".join(f"    {name} = {quote_text(value)}" for name, value in values.items())

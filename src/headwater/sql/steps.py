@@ -47,12 +47,10 @@ def steps(statements: Sequence[st.Statement]) -> list[Step]:
             begin = None
         elif begin is None:
             found.append(Step((statement,), statement.line, statement.line))
-        elif isinstance(statement, st.CreateConnection | st.CreateTable):
+        elif isinstance(statement, st.Definition):
             inside.append(statement)
         else:
-            raise _misplaced(
-                statement, "only CREATE CONNECTION and CREATE TABLE are allowed in a block", "COMMIT the block first."
-            )
+            raise _misplaced(statement, "only CREATE statements are allowed in a block", "COMMIT the block first.")
     if begin is not None:
         raise _misplaced(begin, "BEGIN without COMMIT; nothing was executed", "End the block with COMMIT;")
     return found

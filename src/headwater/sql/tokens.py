@@ -1,15 +1,16 @@
 """Splits text into statements and tokens.
 
 A file mixes two languages: our own statements, where `''` is a quote and a backslash has no special meaning, and
-Spark's queries, where a backslash escapes. A statement's first word tells its language, so the text is first split
-into statements (`pieces`), each by its own rules, and then each is tokenized by sqlglot with those rules.
+Spark's queries, where a backslash escapes. A statement's first words tell its language, so the text is first split
+into statements (`pieces`), each by its own rules, and then each is tokenized by sqlglot with those rules. The
+definition of a view is in both: ours up to its AS, Spark's after it.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import ClassVar
 
@@ -62,6 +63,27 @@ class Piece:
     query: bool
     first: str  # its first word in upper case, or its first character
     slash_comments: tuple[tuple[int, int], ...] = ()  # the places of `//` comments
+    body: int | None = None  # where the query of a view's definition begins: after its AS
+
+    @property
+    def head(self) -> Piece:
+        """The part in our own language; all of a statement without a query."""
+        end = self.end if self.body is None else self.body
+        return replace(self, end=end, masked=self.masked[: end - self.start], body=None)
+
+    @property
+    def defining(self) -> Piece | None:
+        """The query of a view's definition; None if nothing follows its AS."""
+        if self.body is None:
+            return None
+        masked = self.masked[self.body - self.start :]
+        start = self.body + len(masked) - len(masked.lstrip())
+        word = _WORD.match(masked.lstrip())
+        first = word.group().upper() if word else masked.strip()[:1]
+        query = first in QUERY_WORDS - {"EXPLAIN"} or first == "("
+        return (
+            replace(self, start=start, masked=masked.lstrip(), query=query, first=first, body=None) if first else None
+        )
 
 
 class OwnTokenizer(Tokenizer):
@@ -96,6 +118,11 @@ _LEX = {
         re.DOTALL,
     ),
 }
+_GAP = r"(?:\s|--[^\n]*|//[^\n]*|/\*.*?\*/)+"
+_DEFINED_VIEW = re.compile(
+    rf"CREATE{_GAP}(?:OR{_GAP}REPLACE{_GAP})?(?:(?:GLOBAL|TEMP|TEMPORARY|MATERIALIZED){_GAP})*VIEW\b", re.I | re.S
+)
+_EXPLAINED_VIEW = re.compile(rf"EXPLAIN{_GAP}MATERIALIZED{_GAP}VIEW\b", re.I | re.S)
 _WORD = re.compile(r"\w+")
 _BLANK = re.compile(r"[^\n]")
 _BLOCK = re.compile(r"/\*|\*/")
@@ -159,11 +186,15 @@ def _piece(text: str, at: int) -> tuple[int, Piece | None]:
         return start + 1, None
     word = _WORD.match(text, start)
     first = word.group().upper() if word else text[start]
-    query = first in QUERY_WORDS or first == "("
+    query = (first in QUERY_WORDS or first == "(") and not _EXPLAINED_VIEW.match(text, start)
+    defines, body = _DEFINED_VIEW.match(text, start) is not None, None
     end = at = start
+    depth = 0
     comments: list[tuple[int, int]] = []
     while at < len(text):
-        m = _LEX[query].search(text, at)
+        m = _LEX[query or body is not None].search(text, at)
+        between = text[at : m.start() if m else len(text)]
+        depth += between.count("(") - between.count(")")
         end = _solid_end(text, at, m.start() if m else len(text), end)
         if m is None or m.lastgroup == "end":
             at = m.end() if m else len(text)
@@ -176,7 +207,9 @@ def _piece(text: str, at: int) -> tuple[int, Piece | None]:
             comments.append((m.start(), at))
         else:
             end = at
-    return at, _made(text, start, end, comments, query, first)
+            if defines and body is None and depth == 0 and m.group().upper() == "AS":
+                body = end
+    return at, replace(_made(text, start, end, comments, query, first), body=body)
 
 
 def _made(text: str, start: int, end: int, comments: list[tuple[int, int]], query: bool, first: str) -> Piece:

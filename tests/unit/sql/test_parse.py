@@ -144,7 +144,7 @@ def test_the_small_statements() -> None:
     assert one("SHOW CREATE CONNECTION c") == st.ShowCreate(kind=st.ObjectKind.CONNECTION, name="c")
     assert one("DESC t") == one("DESCRIBE TABLE t") == st.Describe(name="t")
     assert one("DESCRIBE table") == st.Describe(name="table")
-    assert one("FOLD TABLE t") == st.FoldTable(name="t")
+    assert one("FOLD TABLE t") == st.Fold(name="t")
     assert parse("BEGIN; COMMIT;") == [st.Begin(), st.Commit()]
     assert one("CANCEL QUERY 17") == st.CancelQuery(id=17)
     assert one("CANCEL BACKFILL query") == st.ControlBackfill(verb=st.BackfillVerb.CANCEL, name="query")
