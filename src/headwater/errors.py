@@ -339,6 +339,7 @@ CODES: dict[str, Code] = {
     "query.cancelled": Code(QueryError, "The query was cancelled before it returned a result."),
     "query.timeout": Code(QueryError, "The query exceeded its timeout."),
     "query.stale": Code(QueryError, "The tables are further behind their upstream than was allowed."),
+    "query.epoch": Code(QueryError, "The query names an epoch at which the relation cannot be read."),
     "view.not_fresh": Code(QueryError, "The views did not catch up in time."),
     # data
     "data.key_value": Code(DataError, "A key holds a value that the lake cannot represent."),

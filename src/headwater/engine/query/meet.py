@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from sqlalchemy.engine import Connection
 
 from headwater.engine.results import age
-from headwater.errors import QueryError
+from headwater.errors import DefinitionError, QueryError
 from headwater.meta import epochs, progress, views
 from headwater.meta.store import Meta
 from headwater.model import Epoch, RelationInfo
@@ -51,7 +51,7 @@ def check_filled(c: Connection, known: Sequence[RelationInfo], names: Collection
         state = (
             f"{reached.covered} of {reached.total} slices are filled" if reached.total else str(relation.shown_state)
         )
-        raise QueryError(
+        raise DefinitionError(
             "view.not_filled",
             f"{relation.name} is not filled yet: {failed or state}",
             "Wait until SHOW MATERIALIZED VIEWS shows it live; it needs a running server.",

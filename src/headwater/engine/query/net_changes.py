@@ -67,7 +67,7 @@ def _whole_at(home: Home, relation: RelationInfo, wanted: int | None) -> tuple[E
                 return epoch, found
     oldest = f"the oldest kept one is {kept[0]}" if kept else "none is kept"
     raise QueryError(
-        "query.epoch_gone",
+        "query.epoch",
         f"{relation.name} cannot be read at epoch {wanted}; {oldest}",
         "SHOW EPOCHS lists the epochs that can be read.",
     )
