@@ -41,7 +41,8 @@ class Result:
 
     `types` are Spark DDL types, one per column. `warnings`, for people, say what the rows do not contain yet. `behind`
     lists the connections that the statement read and that are not fresh. `statement` is the statement's text, for
-    programs that sent several; it never contains a password.
+    programs that sent several; it never contains a password. `epoch` is the one that a query read; if it names views,
+    `age_s` is for how long there has been a newer one.
     """
 
     columns: tuple[str, ...] = ()
@@ -51,6 +52,8 @@ class Result:
     warnings: tuple[str, ...] = ()
     statement: str = ""
     behind: tuple[Behind, ...] = ()
+    epoch: int = 0
+    age_s: float | None = None
 
     def header(self) -> dict[str, Any]:
         """Everything but the rows, as JSON values."""
@@ -61,6 +64,8 @@ class Result:
             "warnings": list(self.warnings),
             "statement": self.statement,
             "behind": [asdict(b) for b in self.behind],
+            "epoch": self.epoch,
+            "age_s": self.age_s,
         }
 
     @classmethod
@@ -74,6 +79,8 @@ class Result:
             tuple(header["warnings"]),
             header["statement"],
             tuple(_read(Behind, b) for b in header.get("behind", ())),
+            header.get("epoch", 0),
+            header.get("age_s"),
         )
 
 
@@ -109,6 +116,33 @@ class TableStatus:
     overlay: int = 0
     unrepresentable: int = 0  # values that the lake could not keep exactly; they are NULL there
     connection: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ViewStatus:
+    """The status of one materialized view.
+
+    `epoch` is that of its newest version (0: it has none), and `lag_s` for how long there has been a newer epoch.
+    `strategy` to `ms` are about its last refresh. `waiting_for`: what it is waiting for, as text.
+    """
+
+    name: str
+    state: str
+    epoch: int = 0
+    lag_s: float | None = None
+    strategy: str = ""
+    reason: str = ""
+    rows_read: int = 0
+    rows_changed: int = 0
+    ms: float = 0.0
+    slices_done: int = 0
+    slices_total: int = 0
+    waiting_for: str = ""
+    note: str = ""
+    code: str = ""
+    error: str = ""
+    hint: str = ""
+    retry: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +184,7 @@ class JobStatus:
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """The status of a home: its server (`server_pid` is None if none runs), newest epoch, connections and tables.
+    """The status of a home: its server (`server_pid` is None: none runs), newest epoch, connections, tables, views.
 
     `jobs` are the server's own jobs that are failing.
     """
@@ -161,6 +195,7 @@ class Status:
     epoch_age_s: float | None = None
     connections: tuple[ConnectionStatus, ...] = ()
     tables: tuple[TableStatus, ...] = ()
+    views: tuple[ViewStatus, ...] = ()
     jobs: tuple[JobStatus, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
@@ -171,8 +206,9 @@ class Status:
         """The inverse of `as_dict`."""
         connections = tuple(_read(ConnectionStatus, c) for c in value.get("connections", ()))
         tables = tuple(_read(TableStatus, t) for t in value.get("tables", ()))
+        views = tuple(_read(ViewStatus, v) for v in value.get("views", ()))
         jobs = tuple(_read(JobStatus, j) for j in value.get("jobs", ()))
-        return _read(cls, {**value, "connections": connections, "tables": tables, "jobs": jobs})
+        return _read(cls, {**value, "connections": connections, "tables": tables, "views": views, "jobs": jobs})
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import reduce
 
 from pyspark.sql import DataFrame, SparkSession
@@ -14,7 +14,7 @@ from headwater.engine.home import Home
 from headwater.meta import changes as changes_of
 from headwater.meta import epochs, relations, runs, views
 from headwater.model import CoveredSpan, Delivery, Epoch, Layout, RelationInfo, Span, TableState
-from headwater.relation.images import went
+from headwater.relation.images import Went, went
 from headwater.relation.keys import same
 from headwater.relation.overlay import Overlays
 from headwater.relation.read import dataframe, layers, resolved
@@ -132,9 +132,10 @@ class MovedTable:
     changed: bool = True
     append_only: bool = False
     rows: int = 0
-    _known: list[DataFrame] = field(default_factory=list)
+    _went: Went | None = None
     _pre: DataFrame | None = None
     _post: DataFrame | None = None
+    _signed: DataFrame | None = None
 
     def pre(self) -> DataFrame:
         if self._pre is None:
@@ -147,19 +148,20 @@ class MovedTable:
         return self._post
 
     def delta(self) -> DataFrame:
-        if not self._known:
-            self._known.append(self._delta())
-        return self._known[0]
+        if self._signed is None:
+            self._signed = self._delta()
+        return self._signed
 
     def prepare(self) -> None:
         """Reads the changes once: how many there are, and what the log tells of the rows that went."""
         relation = self.before.relation
         slices = self.deltas.changes.slices(relation, self.before.index, self.after.index, before=True, apart=True)
-        self._went = went((s.table for s in slices), relation.columns, relation.key)
+        found = went((s.table for s in slices), relation.columns, relation.key)
         if relation.partial:  # a row may enter it with any change, and leave it with any
-            self._went = type(self._went)(self._went.rows.slice(0, 0), self._went.touched, self._went.touched)
-        self.append_only = not self._went.rows.num_rows and not self._went.unknown.num_rows
-        self.rows = self._went.touched.num_rows + self._went.rows.num_rows + self._went.unknown.num_rows
+            found = Went(found.rows.slice(0, 0), found.touched, found.touched)
+        self._went = found
+        self.append_only = not found.rows.num_rows and not found.unknown.num_rows
+        self.rows = found.touched.num_rows + found.rows.num_rows + found.unknown.num_rows
 
     def _delta(self) -> DataFrame:
         relation, session, storage = self.before.relation, self.frames.session, self.frames.home.storage
@@ -181,7 +183,8 @@ class MovedTable:
         """The rows that went: from the log where it has them, the others from the relation as it was."""
         relation, session, storage = self.before.relation, self.frames.session, self.frames.home.storage
         columns = [fn.col(quoted(c.name)) for c in relation.columns]
-        found = []
+        found: list[DataFrame] = []
+        assert self._went is not None, "prepared first"
         if self._went.rows.num_rows:
             paths = self.frames.stack.enter_context(self.deltas.written([self._went.rows]))
             rows = session.read.schema(_ddl(relation)).parquet(*(storage.address(p) for p in paths))

@@ -64,7 +64,7 @@ class Family:
 
 
 _G, _C, _S = Kind.GAUGE, Kind.COUNTER, Kind.SUMMARY
-CONNECTION, TABLE, HOLDER = ("connection",), ("table",), ("connection", "holder")
+CONNECTION, TABLE, HOLDER, VIEW = ("connection",), ("table",), ("connection", "holder"), ("view",)
 
 METRICS: dict[str, Metric] = {
     m.name: m
@@ -97,6 +97,11 @@ METRICS: dict[str, Metric] = {
         Metric("headwater_overlay_runs", _G, "Runs in the overlay.", TABLE),
         Metric("headwater_overlay_run_bytes", _G, "Size of the runs in the overlay, uncompressed.", TABLE),
         Metric("headwater_fold_seconds", _S, "Folds and their duration.", TABLE),
+        Metric("headwater_view_state", _G, "1 for the state that a view is in.", ("view", "state")),
+        Metric("headwater_view_epoch", _G, "Epoch of a view's newest version.", VIEW),
+        Metric("headwater_view_lag_seconds", _G, "How long there has been a newer epoch than a view's version.", VIEW),
+        Metric("headwater_view_changed_rows", _G, "Rows that a view's last refresh changed.", VIEW),
+        Metric("headwater_view_refresh_seconds", _S, "Refreshes of a view and their duration.", VIEW),
         Metric("headwater_epoch", _G, "Number of the newest epoch."),
         Metric("headwater_epoch_age_seconds", _G, "Age of the newest epoch; it grows while nothing changes upstream."),
         Metric("headwater_epoch_publish_seconds", _S, "Epochs published for new changes, and the duration."),
@@ -121,10 +126,12 @@ def collect(home: Home, server: Serving | None) -> list[Family]:
     found.put("headwater_epoch", status.epoch)
     found.put("headwater_epoch_age_seconds", status.epoch_age_s)
     _tables(found, status)
+    _views(found, status)
     _connections(found, status)
     with home.meta.read() as c:
-        known = relations.all(c)
+        known = relations.tables(c)
         tables = {r.id: shown_name(r, known) for r in known}
+        views = [(r.id, r.name) for r in relations.named(c) if r.view is not None]
         linked = {x.id: x.name for x in connections.all(c)}
         _backfills(found, c, tables)
         _changelogs(found, c, linked)
@@ -134,7 +141,7 @@ def collect(home: Home, server: Serving | None) -> list[Family]:
         for id, name in linked.items():
             found.put("headwater_changelog_ahead_bytes", server.ahead_bytes(id), name)
             found.put("headwater_capture_paused", float(server.paused(id)), name)
-        _counted(found, home.live.counters, list(tables.items()), list(linked.items()))
+        _counted(found, home.live.counters, list(tables.items()), list(linked.items()), views)
         for kind, pids in server.processes().items():
             found.put("headwater_process_memory_bytes", sum(resident_bytes(pid) for pid in pids), kind)
     return found.families()
@@ -169,6 +176,14 @@ def _tables(found: _Values, status: Status) -> None:
         found.put("headwater_table_estimated_rows", t.rows_estimate, t.name)
         found.put("headwater_overlay_changes", t.overlay, t.name)
         found.put("headwater_unrepresentable_values", t.unrepresentable, t.name)
+
+
+def _views(found: _Values, status: Status) -> None:
+    for v in status.views:
+        found.put("headwater_view_state", 1, v.name, v.state)
+        found.put("headwater_view_epoch", v.epoch, v.name)
+        found.put("headwater_view_lag_seconds", v.lag_s, v.name)
+        found.put("headwater_view_changed_rows", v.rows_changed, v.name)
 
 
 def _connections(found: _Values, status: Status) -> None:
@@ -207,9 +222,9 @@ def _changelogs(found: _Values, c: Connection, linked: dict[int, str]) -> None:
         found.put("headwater_held_seconds", 0 if h.since is None else now - h.since, *labels)
 
 
-def _counted(found: _Values, counters: Counters, tables: Named, linked: Named) -> None:
+def _counted(found: _Values, counters: Counters, tables: Named, linked: Named, views: Named) -> None:
     """Adds this process's counters. Each table has a value from the start, so that its first increase is visible."""
-    about: dict[tuple[str, ...], Named] = {(): [("", "")], TABLE: tables, CONNECTION: linked}
+    about: dict[tuple[str, ...], Named] = {(): [("", "")], TABLE: tables, CONNECTION: linked, VIEW: views}
     for m in METRICS.values():
         if m.kind is Kind.GAUGE or found.has(m.name):
             continue

@@ -16,6 +16,7 @@ from headwater.engine.home import Home
 from headwater.engine.live import Lag, Serving
 from headwater.engine.results import ConnectionStatus, JobStatus, Status, TableStatus
 from headwater.engine.status.progress import estimated_rows, seconds_left
+from headwater.engine.status.views import view_statuses
 from headwater.errors import HeadwaterError
 from headwater.meta import changes as changes_of
 from headwater.meta import connections, epochs, progress, relations
@@ -64,6 +65,7 @@ def status_of(home: Home, server: Serving | None) -> Status:
         )
         linked = tuple(_connection(seen, x) for x in known)
         lag_s = {x.id: status.lag_s for x, status in zip(known, linked, strict=True)}
+        shown = view_statuses(c, server, home.live.failures)
         tables = tuple(_table(seen, r, lag_s[changes_of.connection_of(r)]) for r in found)
     return Status(
         home=str(home.path),
@@ -72,6 +74,7 @@ def status_of(home: Home, server: Serving | None) -> Status:
         epoch_age_s=time.time() - newest.created_at if newest else None,
         connections=linked,
         tables=tables,
+        views=shown,
         jobs=tuple(JobStatus(name=job, **_error_fields(e.as_dict())) for job, e in home.live.failures.of()),
     )
 
