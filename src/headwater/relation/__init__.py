@@ -8,5 +8,6 @@ Never: creates a Spark session, touches an upstream, or decides which layout or 
 
 `changes` slices of changes · `judge` which count · `net` the last state per key · `images` rows as they were before ·
 `signed` changes of views · `layers`, `runs`, `overlay` netted files · `read`, `shown`, `filter`, `keys`, `schema`
-rows at an index · `fold` overlay into base · `base`, `birth`, `delta` the Delta table · `commits` its log · `upkeep`, `rewrite` what it needs, and doing it
+rows at an index · `fold` overlay into base · `base`, `birth`, `delta` the Delta table · `commits` its
+log · `upkeep`, `rewrite` what it needs, and doing it
 """
