@@ -211,7 +211,7 @@ class Headwater:
             server.stop()
 
     def verify(self, table: str | None = None) -> list[Verified]:
-        """Compares a table (or every table) with its upstream at one cut, while everything runs."""
+        """Compares a table (or everything) with its upstream at one cut, and views with their queries, while all runs."""
         other = None if self._server else remote.find(self.home)
         if other is not None:
             return other.verify(table)
@@ -223,8 +223,14 @@ class Headwater:
                 "Start `headwater run` on this home, then verify again.",
             )
         from headwater.check.tables import verify_tables
+        from headwater.check.views import verify_views
 
-        return verify_tables(home, self._read(), table)
+        with home.meta.read() as c:
+            named = None if table is None else relations.find(c, table)
+        if named is not None and named.view is not None:
+            return verify_views(home, self._read(), self._server.views.trees, named.name)
+        found = verify_tables(home, self._read(), table)
+        return found + (verify_views(home, self._read(), self._server.views.trees) if table is None else [])
 
     def status(self) -> Status:
         """The state of the home, from meta alone."""

@@ -50,7 +50,7 @@ class Views:
     session: Callable[[], SparkSession]
     wake: Callable[[], None]
     _pool: ThreadPoolExecutor = field(init=False)
-    _trees: Trees = field(init=False)
+    trees: Trees = field(init=False)
     _filler: Filler = field(init=False)
     _refresher: Refresher = field(init=False)
     _busy: dict[int, dict[int, Future[None]]] = field(default_factory=dict)  # view → slice (0: refresh) → its work
@@ -62,9 +62,9 @@ class Views:
 
     def __post_init__(self) -> None:
         self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="view")
-        self._trees = Trees(self.home, self.session)
-        self._filler = Filler(self.home, self.leases, self.reader, self._trees)
-        self._refresher = Refresher(self.home, self.leases, self.reader, self._trees)
+        self.trees = Trees(self.home, self.session)
+        self._filler = Filler(self.home, self.leases, self.reader, self.trees)
+        self._refresher = Refresher(self.home, self.leases, self.reader, self.trees)
 
     def recover(self) -> None:
         """Resets slices that a crash interrupted, and gives failed views another chance."""
