@@ -110,7 +110,12 @@ class Reader:
 
     @contextmanager
     def pinned(
-        self, names: Collection[str], *, require_complete: bool = False, query: Running | None = None
+        self,
+        names: Collection[str],
+        *,
+        require_complete: bool = False,
+        query: Running | None = None,
+        fresh_s: float | None = None,
     ) -> Iterator[Pinned]:
         """A session whose temp views are the relations among `names` (lower case), all at the newest epoch.
 
