@@ -33,7 +33,19 @@ GROUND = {
     "ownership",
     "meta",
 }  # for all
-STAGES = ["source", "changelog", "capture", "decode", "backfill", "relation", "engine", "sql", "check", "observe"]
+STAGES = [
+    "source",
+    "changelog",
+    "capture",
+    "decode",
+    "backfill",
+    "relation",
+    "view",
+    "engine",
+    "sql",
+    "check",
+    "observe",
+]
 STAGES += ["facade", "demo", "cli"]
 DRIVERS = {"psycopg", "adbc_driver_postgresql", "adbc_driver_manager", "pymysql"}
 DRIVER_HOMES = ("source/", "demo/embedded.py", "demo/server.py")
