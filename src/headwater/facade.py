@@ -86,14 +86,16 @@ class Headwater:
         require_complete: bool = False,
         timeout_s: float | None = None,
         max_age_s: float | None = None,
+        fresh: bool = False,
     ) -> list[Result]:
         """Runs statements; one result each. Definitions reach a server in another process through its socket.
 
         A query is cancelled after `timeout_s`, by KeyboardInterrupt, or by CANCEL QUERY. With `require_complete` a
         query over tables that are still being filled is an error. If a result's tables are behind their upstream, its
-        `behind` and a `StaleWarning` say so; if they are further behind than `max_age_s`, it is an error instead.
+        `behind` and a `StaleWarning` say so; if they are further behind than `max_age_s`, it is an error instead. With
+        `fresh` a query waits, for a minute at most, until its views hold what was published when it began.
         """
-        results = self.ask(text, Wanted(require_complete, timeout_s, max_age_s))
+        results = self.ask(text, Wanted(require_complete, timeout_s, max_age_s, fresh))
         _warn(b for r in results for b in r.behind)
         return results
 

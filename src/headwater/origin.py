@@ -36,12 +36,12 @@ class ViewOrigin:
     A view has no changelog: the index of its changes is the id of the epoch that they lead to.
     """
 
-    query: str  # as the user wrote it
+    query: str  # as the user wrote it, after WITH: the columns of each input that `*` meant then, and the plain views
     inputs: tuple[int, ...]  # ids of the relations it reads
     visible: int  # how many of the stored columns a reader sees; the others serve its upkeep
     order: tuple[Ordering, ...] = ()  # of a query that ends with ORDER BY … LIMIT
     limit: int | None = None
-    offset: int = 0
+    offset: int = 0  # how many of the first rows a reader does not see
     connection_id: int = 0
     begin_index: int = 0
 

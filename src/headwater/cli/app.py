@@ -113,6 +113,9 @@ def sql(
         str,
         typer.Option("--max-age", metavar="DURATION", help="Fail if a table is further behind its upstream than this."),
     ] = "",
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Wait until views hold what is published now, for a minute at most.")
+    ] = False,
     master: Master = None,
     set: Set = None,
     config_file: Config = None,
@@ -122,7 +125,7 @@ def sql(
     from headwater.cli.sql import run_sql, wanted_of
 
     with envelope.around("sql", False, home):
-        wanted = wanted_of(require_complete, timeout, max_age)
+        wanted = wanted_of(require_complete, timeout, max_age, fresh)
         given = Given.of(config_file, set, master)
         run_sql(command, file, config.home_from(home), format=str(format), wanted=wanted, given=given)
 

@@ -21,9 +21,9 @@ from headwater.sql.steps import steps
 MOST_S = 30 * 86400.0  # of a duration option
 
 
-def wanted_of(require_complete: bool, timeout: str, max_age: str) -> Wanted:
+def wanted_of(require_complete: bool, timeout: str, max_age: str, fresh: bool) -> Wanted:
     """What the options require of every query's result."""
-    return Wanted(require_complete, _duration("--timeout", timeout), _duration("--max-age", max_age))
+    return Wanted(require_complete, _duration("--timeout", timeout), _duration("--max-age", max_age), fresh)
 
 
 def run_sql(

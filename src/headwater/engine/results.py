@@ -119,33 +119,6 @@ class TableStatus:
 
 
 @dataclass(frozen=True, slots=True)
-class ViewStatus:
-    """The status of one materialized view.
-
-    `epoch` is that of its newest version (0: it has none), and `lag_s` for how long there has been a newer epoch.
-    `strategy` to `ms` are about its last refresh. `waiting_for`: what it is waiting for, as text.
-    """
-
-    name: str
-    state: str
-    epoch: int = 0
-    lag_s: float | None = None
-    strategy: str = ""
-    reason: str = ""
-    rows_read: int = 0
-    rows_changed: int = 0
-    ms: float = 0.0
-    slices_done: int = 0
-    slices_total: int = 0
-    waiting_for: str = ""
-    note: str = ""
-    code: str = ""
-    error: str = ""
-    hint: str = ""
-    retry: str = ""
-
-
-@dataclass(frozen=True, slots=True)
 class ConnectionStatus:
     """The status of one connection.
 
@@ -184,7 +157,7 @@ class JobStatus:
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """The status of a home: its server (`server_pid` is None: none runs), newest epoch, connections, tables, views.
+    """The status of a home: its server (`server_pid` is None: none runs), newest epoch, connections, and tables and views.
 
     `jobs` are the server's own jobs that are failing.
     """
@@ -195,7 +168,6 @@ class Status:
     epoch_age_s: float | None = None
     connections: tuple[ConnectionStatus, ...] = ()
     tables: tuple[TableStatus, ...] = ()
-    views: tuple[ViewStatus, ...] = ()
     jobs: tuple[JobStatus, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
@@ -206,9 +178,8 @@ class Status:
         """The inverse of `as_dict`."""
         connections = tuple(_read(ConnectionStatus, c) for c in value.get("connections", ()))
         tables = tuple(_read(TableStatus, t) for t in value.get("tables", ()))
-        views = tuple(_read(ViewStatus, v) for v in value.get("views", ()))
         jobs = tuple(_read(JobStatus, j) for j in value.get("jobs", ()))
-        return _read(cls, {**value, "connections": connections, "tables": tables, "views": views, "jobs": jobs})
+        return _read(cls, {**value, "connections": connections, "tables": tables, "jobs": jobs})
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,11 +26,15 @@ END_S = 10.0  # how long a cancelled query's caller waits for Spark to stop
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A caller's requirements for a result: from complete tables only, within this time, no older than this."""
+    """A caller's requirements for a result: from complete tables only, within this time, no older than this.
+
+    `fresh`: its views must hold what was published when the statement began, and may be waited for.
+    """
 
     require_complete: bool = False
     timeout_s: float | None = None
     max_age_s: float | None = None
+    fresh: bool = False
 
     @classmethod
     def of(cls, asked: Mapping[str, Any]) -> Self:

@@ -272,7 +272,9 @@ def _origin(r: Row[tuple[object, ...]]) -> TableOrigin | ViewOrigin:
         return TableOrigin(r.connection_id, r.upstream_schema, r.upstream_table, r.upstream_id, r.begin_index)
     reading = json.loads(r.reading)
     order = tuple(Ordering(**o) for o in reading["order"])
-    return ViewOrigin(r.query, tuple(json.loads(r.inputs)), r.visible, order, reading["limit"], reading["offset"])
+    return ViewOrigin(
+        r.query, tuple(json.loads(r.inputs)), r.visible, order, reading["limit"], reading.get("offset", 0)
+    )
 
 
 def _info(r: Row[tuple[object, ...]]) -> RelationInfo:

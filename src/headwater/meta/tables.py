@@ -233,6 +233,7 @@ view = Table(  # what a relation has if it is a materialized view
     Column("visible", Integer, nullable=False),
     Column("reading", Text, nullable=False),  # JSON: order and limit of the result
     Column("fill", Text, nullable=False, server_default=""),  # JSON: epoch and slices of the fill; empty: none begun
+    Column("plain_views", Text, nullable=False, server_default="[]"),  # JSON: names of those that its query names
 )
 
 barrier = Table(  # epochs at which views stop; they are kept like pinned ones
@@ -273,6 +274,7 @@ plain_view = Table(  # CREATE VIEW: a stored query without rows of its own
     Column("id", Id, primary_key=True),
     Column("name", Text, nullable=False, unique=True),
     Column("query", Text, nullable=False),
+    Column("inputs", Text, nullable=False),  # JSON: names of the relations and plain views that the query names
     Column("statement", Text, nullable=False),
     Column("created_at", Float, nullable=False),
     sqlite_autoincrement=True,

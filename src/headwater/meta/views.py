@@ -58,8 +58,12 @@ def add(
     order: Sequence[Ordering],
     limit: int | None,
     offset: int = 0,
+    plain_views: Sequence[str] = (),
 ) -> None:
-    """Makes a stored relation a view. `uses`: the columns that it uses of each input, with their types."""
+    """Makes a stored relation a view. `uses`: the columns that it uses of each input, with their types.
+
+    `plain_views` are those that its query names, and that are written out in `query`.
+    """
     c.execute(
         sa.insert(view).values(
             relation_id=relation_id,
@@ -68,6 +72,7 @@ def add(
             uses=json.dumps({str(id): dict(columns) for id, columns in uses.items()}),
             visible=visible,
             reading=json.dumps({"order": [asdict(o) for o in order], "limit": limit, "offset": offset}),
+            plain_views=json.dumps(list(plain_views)),
         )
     )
 
@@ -93,6 +98,19 @@ def over(c: Connection, relation_id: int) -> list[int]:
     """The ids of the views that read a relation directly."""
     rows = c.execute(sa.select(view.c.relation_id, view.c.inputs).order_by(view.c.relation_id))
     return [row.relation_id for row in rows if relation_id in json.loads(row.inputs)]
+
+
+def naming(c: Connection, plain_view: str) -> list[int]:
+    """The ids of the views whose queries name a plain view."""
+    rows = c.execute(sa.select(view.c.relation_id, view.c.plain_views).order_by(view.c.relation_id))
+    return [row.relation_id for row in rows if plain_view in json.loads(row.plain_views)]
+
+
+def plain_views(c: Connection, relation_id: int) -> list[str]:
+    """The names of the plain views that a view's query names."""
+    return list(
+        json.loads(c.execute(sa.select(view.c.plain_views).where(view.c.relation_id == relation_id)).scalar_one())
+    )
 
 
 def set_fill(c: Connection, relation_id: int, fill: Fill | None) -> None:

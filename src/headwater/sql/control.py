@@ -8,7 +8,7 @@ from headwater.meta import relations
 from headwater.model import Control, TableState
 from headwater.source.connected import upstream_of
 from headwater.sql import define
-from headwater.sql.define import Outcome
+from headwater.sql.outcome import Outcome
 from headwater.sql.parse import parse
 from headwater.sql.statements import AlterTable, BackfillVerb, ControlBackfill, CreateTable, ResyncTable
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -17,42 +17,16 @@ from headwater.model import Column, RelationInfo
 from headwater.source.connected import upstream_of
 from headwater.source.kinds import kind
 from headwater.source.upstream import FoundColumn, FoundTable, Upstream
+from headwater.sql.outcome import Outcome, Storable
 from headwater.sql.same import same
-from headwater.sql.statements import (
-    ColumnSpec,
-    CreateConnection,
-    CreateTable,
-    DropConnection,
-    DropTable,
-    difference,
-)
+from headwater.sql.statements import ColumnSpec, CreateConnection, CreateTable, DropConnection, DropTable, ObjectKind
+from headwater.sql.view import names
+from headwater.sql.view.drop import drop_over, over
+from headwater.sql.view.known import Known
+from headwater.sql.view.names import listed, taken
 
 if TYPE_CHECKING:
     from headwater.engine.serve.server import Server
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What a definition did, in words, and what the user should know."""
-
-    message: str
-    warnings: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Storable:
-    """A checked definition: `store` stores it inside one meta transaction, as part of a block (or 0).
-
-    `upstream` is that of a new connection, for tables defined in the same block.
-    """
-
-    store: Callable[[Connection, int], None]
-    outcome: Outcome
-    upstream: Upstream | None = None
-
-
-def _nothing(c: Connection, block: int) -> None:
-    """Stores nothing: the definition already exists."""
 
 
 def plan_connection(home: Home, statement: CreateConnection) -> Storable:
@@ -64,9 +38,9 @@ def plan_connection(home: Home, statement: CreateConnection) -> Storable:
     secret = statement.secret.text if statement.secret else None
     if existing is not None:
         if statement.if_not_exists or (same(stored, statement) and old_secret == statement.secret):
-            return Storable(_nothing, Outcome(f"connection {existing.name} already exists"))
+            return Storable(Outcome(f"connection {existing.name} already exists"))
         if not same(stored, statement):
-            raise _taken("connection", statement.name, stored, statement.canonical())
+            raise taken("connection", statement.name, stored, statement.canonical())
     type = kind(statement.options["type"])
     options = {**type.default_options(statement.name), **statement.options}
     if existing is not None:
@@ -76,8 +50,8 @@ def plan_connection(home: Home, statement: CreateConnection) -> Storable:
     if existing is not None:
         id = existing.id
         return Storable(
-            lambda c, block: connections.set_secret(c, id, secret),
             Outcome(f"connection {existing.name}: password changed", warnings),
+            lambda c, block: connections.set_secret(c, id, secret),
         )
 
     def store(c: Connection, block: int) -> None:
@@ -90,7 +64,7 @@ def plan_connection(home: Home, statement: CreateConnection) -> Storable:
             statement=statement.canonical(),
         )
 
-    return Storable(store, Outcome(f"connection {statement.name} created", warnings), upstream)
+    return Storable(Outcome(f"connection {statement.name} created", warnings), store, upstream)
 
 
 def plan_table(home: Home, statement: CreateTable, new: Mapping[str, Upstream]) -> Storable:
@@ -99,76 +73,66 @@ def plan_table(home: Home, statement: CreateTable, new: Mapping[str, Upstream]) 
     `new` holds the connections of the same block, by lower-case name.
     """
     with home.meta.read() as c:
-        existing = relations.find(c, statement.name)
-        stored = relations.statement(c, existing.id) if existing else ""
+        existing = names.existing(c, statement)
         connection = connections.find(c, statement.connection)
-        names = [x.name for x in connections.all(c)]
+        known = [x.name for x in connections.all(c)]
     if existing is not None:
-        if statement.if_not_exists or same(stored, statement):
-            return Storable(_nothing, Outcome(f"table {existing.name} already exists"))
-        raise _taken("table", statement.name, stored, statement.canonical())
+        return Storable(Outcome(f"table {existing.name} already exists"))
     upstream = new.get(statement.connection.lower())
     if upstream is None and connection is not None:
         upstream = upstream_of(home.meta, connection.id)
     if upstream is None:
-        raise unknown_name("connection", statement.connection, names)
+        raise unknown_name("connection", statement.connection, known)
     checked = check_table(upstream, statement)
 
     def store(c: Connection, block: int) -> None:
         owner = connections.find(c, statement.connection)
         if owner is None:
-            raise unknown_name("connection", statement.connection, names)
+            raise unknown_name("connection", statement.connection, known)
         checked.store(c, statement.name, owner.id, dict(statement.options), statement.canonical(), block=block)
 
-    return Storable(store, Outcome(f"table {statement.name} created", checked.found.notices))
+    made = Known(statement.name, checked.columns, len(checked.columns), checked.found.key)
+    return Storable(Outcome(f"table {statement.name} created", checked.found.notices), store, known=made)
 
 
 def named_table(home: Home, name: str) -> RelationInfo:
     """The table of this name."""
     with home.meta.read() as c:
-        relation = relations.find(c, name)
-        names = [x.name for x in relations.named(c)]
-    if relation is None:
-        raise unknown_name("table", name, names)
-    return relation
+        return names.relation(c, ObjectKind.TABLE, name)
 
 
 def drop_table(home: Home, statement: DropTable) -> Outcome:
     """Removes a table; its files are deleted when no reader needs them any more."""
-    with home.meta.read() as c:
-        relation = relations.find(c, statement.name)
-        names = [x.name for x in relations.named(c)]
-    if relation is None:
-        if statement.if_exists:
-            return Outcome(f"table {statement.name} does not exist")
-        raise unknown_name("table", statement.name, names)
     with home.meta.write() as c:
-        replacement = relations.replacement(c, relation.id)
-        for each in (relation, *([replacement] if replacement else [])):
-            relations.remove(c, each.id)
+        if names.find(c, statement.name) is None and statement.if_exists:
+            return Outcome(f"table {statement.name} does not exist")
+        relation = names.relation(c, ObjectKind.TABLE, statement.name)
+        also = drop_over(c, [relation], statement.cascade)
         relations.open_if_complete(c, relation.block)
         origin = relation.table_origin
         shared = any(r.table_origin.upstream_id == origin.upstream_id for r in relations.all(c, origin.connection_id))
     warnings: tuple[str, ...] = ()
     if not shared:
         warnings = _withdraw(home, relation)
-    return Outcome(f"table {relation.name} dropped", warnings)
+    return Outcome(f"table {relation.name} dropped{also}", warnings)
 
 
 def drop_connection(home: Home, statement: DropConnection, server: Server | None) -> Outcome:
     """Drops a connection with its slot and publication; the server ends its capture first."""
     with home.meta.read() as c:
         connection = connections.find(c, statement.name)
-        names = [x.name for x in connections.all(c)]
+        known = [x.name for x in connections.all(c)]
         tables = relations.all(c, connection.id) if connection else []
+        dependents = over(c, tables)
     if connection is None:
         if statement.if_exists:
             return Outcome(f"connection {statement.name} does not exist")
-        raise unknown_name("connection", statement.name, names)
+        raise unknown_name("connection", statement.name, known)
     if tables and not statement.cascade:
+        used = f", used by {listed(dependents)}" if dependents else ""
         raise DefinitionError(
             "name.in_use",
-            f"connection {connection.name} still has tables: {', '.join(t.name for t in tables)}",
+            f"connection {connection.name} still has tables: {', '.join(t.name for t in tables)}{used}",
             f"DROP them first, or run DROP CONNECTION {connection.name} CASCADE.",
         )
     if server is not None:
@@ -183,20 +147,11 @@ def drop_connection(home: Home, statement: DropConnection, server: Server | None
                 f"{e.hint} Its replication slot {slot} retains log upstream until it is dropped.",
             ) from e
     with home.meta.write() as c:
-        for table in relations.all(c, connection.id):
-            relations.remove(c, table.id)
+        also = drop_over(c, relations.all(c, connection.id), cascade=True)
         connections.remove(c, connection.id)
     for folder in ("changelog", "aside"):
         home.storage.remove_folder(f"{folder}/{connection.id}")
-    return Outcome(f"connection {connection.name} dropped")
-
-
-def _taken(kind: str, name: str, stored: str, given: str) -> DefinitionError:
-    return DefinitionError(
-        "name.taken",
-        f"a different {kind} {name} already exists:\n{difference(stored, given)}",
-        f"Write it as SHOW CREATE {kind.upper()} {name} shows it, or use another name, or DROP the old one first.",
-    )
+    return Outcome(f"connection {connection.name} dropped{also}")
 
 
 @dataclass(frozen=True, slots=True)

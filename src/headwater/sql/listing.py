@@ -6,7 +6,6 @@ import datetime
 import time
 from collections.abc import Sequence
 
-import pyarrow as pa
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
@@ -27,14 +26,13 @@ from headwater.source.options import SECRET
 from headwater.sql import statements as st
 from headwater.sql.ranges import condition
 from headwater.sql.tokens import hide_passwords
+from headwater.sql.view import names
+from headwater.sql.view.listing import materialized_views, plain_views
+from headwater.sql.view.rows import DOUBLE, LONG, STRING, TIME, error_text, rows_of
 
 EPOCHS_SHOWN = 100
 SEGMENTS_SHOWN = 1000
 RANGES_SHOWN = 5
-
-STRING, LONG, DOUBLE, TIME = pa.string(), pa.int64(), pa.float64(), pa.timestamp("us", tz="UTC")
-DDL = {STRING: "STRING", LONG: "BIGINT", DOUBLE: "DOUBLE", TIME: "TIMESTAMP"}
-Columns = Sequence[tuple[str, pa.DataType]]
 
 
 def run(home: Home, statement: st.Statement) -> Result:
@@ -62,15 +60,11 @@ def run(home: Home, statement: st.Statement) -> Result:
                 return _create(c, statement)
             case st.Describe():
                 return _describe(c, statement)
+            case st.Show(kind=st.Listing.MATERIALIZED_VIEWS):
+                return materialized_views(c, home.live.server)
+            case st.Show(kind=st.Listing.VIEWS):
+                return plain_views(c)
     raise SqlError("sql.unsupported", f"line {statement.line}: this statement is not allowed here", "See docs/sql.md.")
-
-
-def _rows(columns: Columns, rows: Sequence[Sequence[object]], statement: str) -> Result:
-    by_column = list(zip(*rows, strict=True)) if rows else [() for _ in columns]
-    arrays = [pa.array(list(v), type) for v, (_, type) in zip(by_column, columns, strict=True)]
-    names = tuple(name for name, _ in columns)
-    table = pa.Table.from_arrays(arrays, names=list(names))
-    return Result(names, tuple(DDL[type] for _, type in columns), table, statement=statement)
 
 
 def _connections(c: Connection, failures: Failures) -> Result:
@@ -84,11 +78,11 @@ def _connections(c: Connection, failures: Failures) -> Result:
             x.committed_index,
             x.position,
             sum(not r.replaces for r in relations.all(c, x.id)),
-            _error(connection_error(x, failures) or None),
+            error_text(connection_error(x, failures) or None),
         )
         for x in connections.all(c)
     ]
-    return _rows(columns, rows, "SHOW CONNECTIONS")
+    return rows_of(columns, rows, "SHOW CONNECTIONS")
 
 
 def _tables(c: Connection) -> Result:
@@ -97,7 +91,9 @@ def _tables(c: Connection) -> Result:
     by_id = {x.id: x.name for x in connections.all(c)}
     found, noted = progress.of_all(c), progress.notices(c)
     rows = []
-    for r in relations.named(c):
+    for r in relations.tables(c):
+        if r.replaces:
+            continue
         p = found[r.id]
         upstream = r.table_origin.name
         rows.append(
@@ -109,10 +105,10 @@ def _tables(c: Connection) -> Result:
                     r.shown_state,
                     f"{p.covered}/{p.total}",
                 ),
-                *(p.rows, noted.get(r.id, 0), _error(r.error)),
+                *(p.rows, noted.get(r.id, 0), error_text(r.error)),
             )
         )
-    return _rows(columns, rows, "SHOW TABLES")
+    return rows_of(columns, rows, "SHOW TABLES")
 
 
 def _backfills(status: Status) -> Result:
@@ -129,7 +125,7 @@ def _backfills(status: Status) -> Result:
         )
         for t in status.tables
     ]
-    return _rows(columns, rows, "SHOW BACKFILLS")
+    return rows_of(columns, rows, "SHOW BACKFILLS")
 
 
 def _metrics(families: Sequence[Family]) -> Result:
@@ -139,7 +135,7 @@ def _metrics(families: Sequence[Family]) -> Result:
         for f in families
         for x in f.samples
     ]
-    return _rows(columns, rows, "SHOW METRICS")
+    return rows_of(columns, rows, "SHOW METRICS")
 
 
 def _queries(running: Sequence[Running]) -> Result:
@@ -149,7 +145,7 @@ def _queries(running: Sequence[Running]) -> Result:
     rows = [
         (q.id, _time(q.since), round(now - q.since, 1), str(q.caller), q.state, hide_passwords(q.text)) for q in running
     ]
-    return _rows(columns, rows, "SHOW QUERIES")
+    return rows_of(columns, rows, "SHOW QUERIES")
 
 
 def _epochs(c: Connection) -> Result:
@@ -160,7 +156,7 @@ def _epochs(c: Connection) -> Result:
         for e in epochs.recent(c, EPOCHS_SHOWN)
         for entry in e.entries
     ]
-    return _rows(columns, rows, "SHOW EPOCHS")
+    return rows_of(columns, rows, "SHOW EPOCHS")
 
 
 def _segments(c: Connection) -> Result:
@@ -172,7 +168,7 @@ def _segments(c: Connection) -> Result:
     rows = [
         (names.get(x.connection_id), x.first_index, x.last_index, x.bytes, _time(x.created_at), x.path) for x in found
     ]
-    return _rows(columns, rows, "SHOW SEGMENTS")
+    return rows_of(columns, rows, "SHOW SEGMENTS")
 
 
 def _holds(c: Connection) -> Result:
@@ -182,7 +178,7 @@ def _holds(c: Connection) -> Result:
         for connection in connections.all(c)
         for h in holds(c, connection)
     ]
-    return _rows(columns, rows, "SHOW HOLDS")
+    return rows_of(columns, rows, "SHOW HOLDS")
 
 
 def _create(c: Connection, statement: st.ShowCreate) -> Result:
@@ -191,9 +187,11 @@ def _create(c: Connection, statement: st.ShowCreate) -> Result:
         if connection is None:
             raise unknown_name("connection", statement.name, [x.name for x in connections.all(c)])
         text = _with_reference(connections.statement(c, connection.id), connections.secret(c, connection.id))
+    elif statement.kind is st.ObjectKind.VIEW:
+        text = names.plain_view(c, statement.name).statement
     else:
-        text = relations.statement(c, _relation(c, statement.name))
-    return _rows([("statement", STRING)], [(text + ";",)], f"SHOW CREATE {statement.kind.upper()} {statement.name}")
+        text = relations.statement(c, names.relation(c, statement.kind, statement.name).id)
+    return rows_of([("statement", STRING)], [(text + ";",)], f"SHOW CREATE {statement.kind.upper()} {statement.name}")
 
 
 def _with_reference(statement: str, secret: Secret | None) -> str:
@@ -206,13 +204,20 @@ def _with_reference(statement: str, secret: Secret | None) -> str:
 
 
 def _describe(c: Connection, statement: st.Describe) -> Result:
-    relation = relations.get(c, _relation(c, statement.name))
+    relation = relations.find(c, statement.name)
+    if relation is None:
+        raise names.unknown(c, st.ObjectKind.TABLE, statement.name)
     columns = [("column", STRING), ("type", STRING), ("key", LONG), ("upstream_type", STRING)]
     rows = [
-        (x.name, x.lake_type, relation.key.index(x.name) + 1 if x.name in relation.key else None, x.upstream.name)
-        for x in relation.columns
+        (
+            x.name,
+            x.lake_type,
+            relation.key.index(x.name) + 1 if x.name in relation.key else None,
+            x.upstream.name or None,
+        )
+        for x in relation.shown_columns
     ]
-    result = _rows(columns, rows, f"DESCRIBE {relation.name}")
+    result = rows_of(columns, rows, f"DESCRIBE {relation.name}")
     notices = tuple(f"{relation.name}: {n.text} ({n.count})" for n in relations.notices(c, relation.id))
     return Result(result.columns, result.types, result.rows, "", _covered(c, relation) + notices, result.statement)
 
@@ -229,17 +234,6 @@ def _covered(c: Connection, relation: RelationInfo) -> tuple[str, ...]:
     shown = [condition(relation.key, x) for x in joined(read)]
     more = f" and {len(shown) - RANGES_SHOWN} more ranges" if len(shown) > RANGES_SHOWN else ""
     return (f"{text}: {'; '.join(shown[:RANGES_SHOWN])}{more}" if shown else text,)
-
-
-def _relation(c: Connection, name: str) -> int:
-    relation = relations.find(c, name)
-    if relation is None:
-        raise unknown_name("table", name, [x.name for x in relations.named(c)])
-    return relation.id
-
-
-def _error(error: dict[str, str] | None) -> str | None:
-    return None if error is None else f"{error['message']} ({error['code']})"
 
 
 def _time(seconds: float) -> datetime.datetime:

@@ -21,10 +21,10 @@ LOOK_S = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Met:
-    """The epoch that a statement reads, and for how long there has been a newer one (0: there is none)."""
+    """The epoch that a statement reads; if views determine it, for how long there has been a newer one."""
 
     epoch: Epoch
-    age_s: float
+    age_s: float | None = None
 
 
 def meet(c: Connection, known: Sequence[RelationInfo], names: Collection[str]) -> Met | None:
@@ -32,7 +32,7 @@ def meet(c: Connection, known: Sequence[RelationInfo], names: Collection[str]) -
     newest = epochs.newest(c) or Epoch(0, 0.0, ())
     ids = [r.id for r in known if r.view is not None and r.name.lower() in names]
     if not ids:
-        return Met(newest, 0.0)
+        return Met(newest)
     found = views.newest_common(c, ids)
     epoch = None if found is None else epochs.get(c, found)
     if epoch is None:
@@ -72,7 +72,7 @@ def wait_until_fresh(meta: Meta, names: Collection[str], known: Sequence[Relatio
         if met is not None and met.epoch.id >= newest.id:
             return
         if not running or time.monotonic() > deadline:
-            behind = "" if met is None else f": the newest common version is {age(met.age_s)} old"
+            behind = "" if met is None else f": the newest common version is {age(met.age_s or 0.0)} old"
             why = "no server is running" if not running else f"they did not catch up within {FRESH_S:.0f} s"
             raise QueryError(
                 "view.not_fresh",

@@ -70,7 +70,7 @@ class Pinned:
 
     pooled: Pooled
     epoch: Epoch
-    age_s: float
+    age_s: float | None  # of an epoch that views determine: for how long there has been a newer one
     seen: tuple[Shown, ...]
     warnings: tuple[str, ...]
     home: Home
@@ -84,7 +84,11 @@ class Pinned:
     def behind(self, names: Collection[str] = ()) -> list[Behind]:
         """How old the relations are, by connection; `names` are further connections that the statement reads."""
         with self.home.meta.read() as c:
-            return behind(c, self.home.live.server, {changes_of.connection_of(s.relation) for s in self.seen}, names)
+            found = behind(c, self.home.live.server, {changes_of.connection_of(s.relation) for s in self.seen}, names)
+        if self.age_s is not None:
+            late = ", ".join(s.relation.name for s in self.seen if s.relation.view is not None)
+            found.append(Behind(late, self.age_s, "the newest epoch at which these views have a version"))
+        return found
 
     def show_changelog(self, view: str, connection: str, table: str | None, first: int | None, last: int | None) -> str:
         """Creates a view of a connection's changes as Debezium-shaped rows; returns its name."""

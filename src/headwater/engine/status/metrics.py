@@ -19,6 +19,7 @@ from headwater.engine.live import Serving
 from headwater.engine.query.freshness import behind
 from headwater.engine.results import Status
 from headwater.engine.status.status import shown_name, status_of
+from headwater.engine.status.views import progress_of
 from headwater.meta import connections, progress, relations, segments
 from headwater.model import Control, SpanState, TableState
 
@@ -126,12 +127,12 @@ def collect(home: Home, server: Serving | None) -> list[Family]:
     found.put("headwater_epoch", status.epoch)
     found.put("headwater_epoch_age_seconds", status.epoch_age_s)
     _tables(found, status)
-    _views(found, status)
     _connections(found, status)
     with home.meta.read() as c:
         known = relations.tables(c)
         tables = {r.id: shown_name(r, known) for r in known}
         views = [(r.id, r.name) for r in relations.named(c) if r.view is not None]
+        _views(found, c, server)
         linked = {x.id: x.name for x in connections.all(c)}
         _backfills(found, c, tables)
         _changelogs(found, c, linked)
@@ -178,12 +179,17 @@ def _tables(found: _Values, status: Status) -> None:
         found.put("headwater_unrepresentable_values", t.unrepresentable, t.name)
 
 
-def _views(found: _Values, status: Status) -> None:
-    for v in status.views:
-        found.put("headwater_view_state", 1, v.name, v.state)
-        found.put("headwater_view_epoch", v.epoch, v.name)
-        found.put("headwater_view_lag_seconds", v.lag_s, v.name)
-        found.put("headwater_view_changed_rows", v.rows_changed, v.name)
+def _views(found: _Values, c: Connection, server: Serving | None) -> None:
+    known = relations.all(c)
+    reached = progress_of(c, known, server)
+    for r in known:
+        if r.view is None or r.replaces:
+            continue
+        view = reached[r.id]
+        found.put("headwater_view_state", 1, r.name, r.shown_state)
+        found.put("headwater_view_epoch", view.epoch, r.name)
+        found.put("headwater_view_lag_seconds", view.lag_s, r.name)
+        found.put("headwater_view_changed_rows", view.last.rows_changed if view.last else None, r.name)
 
 
 def _connections(found: _Values, status: Status) -> None:

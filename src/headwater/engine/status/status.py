@@ -16,14 +16,12 @@ from headwater.engine.home import Home
 from headwater.engine.live import Lag, Serving
 from headwater.engine.results import ConnectionStatus, JobStatus, Status, TableStatus
 from headwater.engine.status.progress import estimated_rows, seconds_left
-from headwater.engine.status.views import view_statuses
+from headwater.engine.status.views import UNFINISHED, ViewProgress, progress_of
 from headwater.errors import HeadwaterError
 from headwater.meta import changes as changes_of
 from headwater.meta import connections, epochs, progress, relations
 from headwater.meta.progress import Progress
 from headwater.model import ConnectionInfo, ConnectionState, Control, Epoch, RelationInfo, TableState
-
-UNFINISHED = (TableState.DEFINED, TableState.WAITING, TableState.FILLING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +36,7 @@ class _Snapshot:
     unrepresentable: dict[int, int]
     unwatched: dict[int, str]
     overlays: dict[int, int]
+    views: dict[int, ViewProgress]
     newest: Epoch | None
     server: Serving | None
     failures: Failures
@@ -47,7 +46,7 @@ def status_of(home: Home, server: Serving | None) -> Status:
     """The status of a home; without a server only what is in meta."""
     with home.meta.read() as c:
         known = connections.all(c)
-        found = relations.tables(c)
+        found = relations.all(c)
         newest = epochs.newest(c)
         reached = progress.of_all(c)
         seen = _Snapshot(
@@ -59,14 +58,16 @@ def status_of(home: Home, server: Serving | None) -> Status:
             progress.notices(c, "value.unrepresentable"),
             relations.noted(c, relations.UNWATCHED),
             _overlays(c, found, reached, newest, server),
+            progress_of(c, found, server),
             newest,
             server,
             home.live.failures,
         )
         linked = tuple(_connection(seen, x) for x in known)
         lag_s = {x.id: status.lag_s for x, status in zip(known, linked, strict=True)}
-        shown = view_statuses(c, server, home.live.failures)
-        tables = tuple(_table(seen, r, lag_s[changes_of.connection_of(r)]) for r in found)
+        tables = tuple(
+            _view(seen, r) if r.view is not None else _table(seen, r, lag_s[changes_of.connection_of(r)]) for r in found
+        )
     return Status(
         home=str(home.path),
         server_pid=server.pid if server else None,
@@ -74,17 +75,16 @@ def status_of(home: Home, server: Serving | None) -> Status:
         epoch_age_s=time.time() - newest.created_at if newest else None,
         connections=linked,
         tables=tables,
-        views=shown,
         jobs=tuple(JobStatus(name=job, **_error_fields(e.as_dict())) for job, e in home.live.failures.of()),
     )
 
 
 def shown_name(r: RelationInfo, known: Iterable[RelationInfo]) -> str:
-    """The display name of a relation: one that will replace a table is shown as that table's resync."""
+    """The display name of a relation: one that will replace another is shown as that one's resync or refresh."""
     if not r.replaces:
         return r.name
     replaced = next((x.name for x in known if x.id == r.replaces), r.name.removeprefix(relations.BESIDE))
-    return f"{replaced} (resync)"
+    return f"{replaced} ({'resync' if r.view is None else 'refresh'})"
 
 
 def _error_fields(error: Mapping[str, str]) -> dict[str, str]:
@@ -163,6 +163,29 @@ def _table(seen: _Snapshot, r: RelationInfo, lag_s: float | None) -> TableStatus
     )
 
 
+def _view(seen: _Snapshot, r: RelationInfo) -> TableStatus:
+    p, own = seen.progress[r.id], seen.views[r.id]
+    filling = r.shown_state == TableState.FILLING
+    rate = seen.server.rate(r.id) if seen.server and filling else 0.0
+    return TableStatus(
+        name=shown_name(r, seen.relations.values()),
+        state=r.shown_state,
+        spans_done=p.covered,
+        spans_total=p.total,
+        scanned_rows=p.rows,
+        rate=rate,
+        covered=p.share,
+        rows_estimate=estimated_rows(p),
+        left_s=seconds_left(p, rate) if filling else None,
+        lag_s=own.lag_s,
+        lag_bytes=None,
+        waiting_for=own.waiting_for,
+        **_error_fields(r.error or _last_failure(seen.failures.of(table=r.id))),
+        overlay=seen.overlays.get(r.id, 0),
+        unrepresentable=0,
+    )
+
+
 def _cut(seen: _Snapshot, connection: ConnectionInfo, p: Progress) -> str:
     """The upstream position at which the table is read now; empty while nothing is readable."""
     entries = seen.newest.entries if seen.newest and p.covered else ()
@@ -181,7 +204,7 @@ def _overlays(
     if newest is None:
         return known
     ranges = [
-        (r, begin, newest.index_for(r))
+        (r, begin, changes_of.current(c, r, newest))
         for r in found
         if r.id not in known and (begin := reached[r.id].log_index) is not None
     ]

@@ -1,58 +1,74 @@
-"""The status of materialized views: where each is, what its last refresh did, what it waits for."""
+"""How far materialized views are: from meta, plus what only the running server knows."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from sqlalchemy.engine import Connection
 
-from headwater.engine.failures import Failures
 from headwater.engine.live import Serving
-from headwater.engine.results import ViewStatus
-from headwater.meta import epochs, progress, relations, views
-from headwater.model import Control, RelationInfo
+from headwater.meta import epochs, relations, views
+from headwater.meta.views import Barrier, Refresh
+from headwater.model import Control, RelationInfo, TableState
+
+UNFINISHED = (TableState.DEFINED, TableState.WAITING, TableState.FILLING)
+INPUTS_SHOWN = 3
 
 
-def view_statuses(c: Connection, server: Serving | None, failures: Failures) -> tuple[ViewStatus, ...]:
-    """All views that a user can name."""
-    found = [r for r in relations.named(c) if r.view is not None]
-    if not found:
-        return ()
-    reached = progress.of_all(c)
-    return tuple(_view(c, r, reached[r.id], server, failures) for r in found)
+@dataclass(frozen=True, slots=True)
+class ViewProgress:
+    """Where a view is: the newest epoch at which it is exact, how long its inputs have been ahead, what it waits for.
+
+    `epoch` is 0 and `lag_s` None before its first fill ends; `last` is its last refresh.
+    """
+
+    epoch: int
+    lag_s: float | None
+    last: Refresh | None
+    waiting_for: str
 
 
-def _view(
-    c: Connection, r: RelationInfo, reached: progress.Progress, server: Serving | None, failures: Failures
-) -> ViewStatus:
+def progress_of(c: Connection, found: Sequence[RelationInfo], server: Serving | None) -> dict[int, ViewProgress]:
+    """The progress of the views among these relations, by their ids."""
+    by_id = {r.id: r for r in found}
+    barriers = views.barriers(c)
+    return {r.id: _progress(c, r, by_id, barriers, server) for r in found if r.view is not None}
+
+
+def _progress(
+    c: Connection,
+    r: RelationInfo,
+    by_id: Mapping[int, RelationInfo],
+    barriers: Sequence[Barrier],
+    server: Serving | None,
+) -> ViewProgress:
     version = views.last_version(c, r.id)
-    later = epochs.created_after(c, version) if version else None
-    last = next(iter(views.refreshes(c, r.id)), None)
-    failed = next((error.stored() for _, error in failures.of(table=r.id)), None)
-    error = r.error or failed or {}
-    return ViewStatus(
-        name=r.name,
-        state=r.shown_state,
-        epoch=version,
-        lag_s=None if not version else 0.0 if later is None else max(0.0, time.time() - later),
-        strategy=last.strategy if last else "",
-        reason=last.reason if last else "",
-        rows_read=last.rows_read if last else 0,
-        rows_changed=last.rows_changed if last else 0,
-        ms=last.ms if last else 0.0,
-        slices_done=reached.covered,
-        slices_total=reached.total,
-        waiting_for=_waits_for(r, server),
-        **{name: error.get(key, "") for name, key in _ERROR},
-    )
+    done = views.refreshes(c, r.id)
+    lag_s = _lag(c, version, barriers) if version else None
+    return ViewProgress(version, lag_s, done[0] if done else None, _waits_for(r, by_id, server, lag_s))
 
 
-_ERROR = (("code", "code"), ("error", "message"), ("hint", "hint"), ("retry", "retry"))
+def _lag(c: Connection, version: int, barriers: Sequence[Barrier]) -> float:
+    """For how long there has been a barrier that the view has not reached."""
+    ahead = next((b for b in barriers if b.epoch > version), None)
+    epoch = epochs.get(c, ahead.epoch) if ahead is not None else None
+    return 0.0 if epoch is None else max(0.0, time.time() - epoch.created_at)
 
 
-def _waits_for(r: RelationInfo, server: Serving | None) -> str:
+def _waits_for(r: RelationInfo, by_id: Mapping[int, RelationInfo], server: Serving | None, lag_s: float | None) -> str:
+    """What a view that is not filled, or falls behind, is waiting for, as text; empty while it makes progress."""
+    if r.state is TableState.FAILED or (r.state not in UNFINISHED and not lag_s):
+        return ""
     if r.control is Control.PAUSED:
-        return f"RESUME MATERIALIZED VIEW {r.name}"
+        return f"RESUME MATERIALIZED VIEW {r.name.removeprefix(relations.BESIDE)}"
     if server is None:
         return "a server: start `headwater run`"
-    return server.waiting_for(r.id)
+    if waits := server.waiting_for(r.id):
+        return waits
+    assert r.view is not None
+    inputs = [by_id[id] for id in r.view.inputs if id in by_id]
+    short = [f"{x.name} ({x.shown_state})" for x in inputs if x.shown_state != TableState.LIVE or x.block]
+    more = f" and {len(short) - INPUTS_SHOWN} more" if len(short) > INPUTS_SHOWN else ""
+    return ", ".join(short[:INPUTS_SHOWN]) + more

@@ -4,5 +4,7 @@ In: statements about views. Out: views in meta, which the server fills and refre
 Guarantees: a view is analysed by Spark before it is stored, so that a stored one can be computed.
 Never: rows; the engine computes them.
 
-`parse` their syntax
+`parse` their syntax · `names` one namespace with tables, `known` what is in it · `analyse` asks Spark, `text` a query
+as it is stored, `define` stores it · `drop` with what depends on it · `control` options, pause, refresh · `listing`,
+`explain` what there is, as `rows`
 """

@@ -1,0 +1,102 @@
+"""Statements that control a materialized view: ALTER, PAUSE, RESUME and REFRESH."""
+
+from __future__ import annotations
+
+from sqlalchemy.engine import Connection
+
+from headwater.engine.home import Home
+from headwater.errors import DataError, SqlError
+from headwater.meta import relations, views
+from headwater.model import Control, RelationInfo, TableState
+from headwater.sql.outcome import Outcome
+from headwater.sql.statements import AlterView, ControlView, ObjectKind, RefreshView
+from headwater.sql.view import names
+from headwater.sql.view.define import Analysing, Planned, check_incremental, clustered, planned, store_view
+from headwater.sql.view.known import of_relation
+from headwater.view import Shape
+from headwater.view.inputs import input_schema
+
+
+def named_view(home: Home, name: str) -> RelationInfo:
+    """The materialized view of this name."""
+    with home.meta.read() as c:
+        return names.relation(c, ObjectKind.MATERIALIZED_VIEW, name)
+
+
+def alter_view(home: Home, statement: AlterView, analysing: Analysing) -> Outcome:
+    """Changes options; they take effect with the next refresh."""
+    relation = named_view(home, statement.name)
+    given = {**statement.options, **clustered(statement.options, [c.name for c in relation.shown_columns])}
+    if given.get("refresh") == "incremental":
+        check_incremental(relation.name, shape_now(home, relation, analysing))
+    with home.meta.write() as c:
+        relation = relations.get(c, relation.id)
+        replacement = relations.replacement(c, relation.id)
+        for each in (relation, *([replacement] if replacement else [])):
+            relations.set_options(c, each.id, {**each.options, **given})
+    return Outcome(f"materialized view {relation.name} altered")
+
+
+def control_view(home: Home, statement: ControlView) -> Outcome:
+    """Pauses or resumes the fill and the refreshes of a view, once a refresh that has begun is done."""
+    relation = named_view(home, statement.name)
+    control = Control.PAUSED if statement.pause else Control.RUN
+    with home.meta.write() as c:
+        replacement = relations.replacement(c, relation.id)
+        for each in (relation, *([replacement] if replacement else [])):
+            relations.set_control(c, each.id, control)
+    return Outcome(f"materialized view {relation.name} {'paused' if statement.pause else 'resumed'}")
+
+
+def refresh_view(home: Home, statement: RefreshView, analysing: Analysing) -> Outcome:
+    """Defines the view a second time; when the new one is filled it replaces the old one."""
+    old = named_view(home, statement.name)
+    found = shape_now(home, old, analysing)
+    same_columns = [(c.name, c.type) for c in found.columns[: found.visible]] == [
+        (c.name, c.lake_type) for c in old.shown_columns
+    ]
+    if not same_columns:
+        raise DataError(
+            "view.input_changed",
+            f"the query of {old.name} gives other columns than when it was defined: an input has changed",
+            f"DROP MATERIALIZED VIEW {old.name} and CREATE it again.",
+        )
+    with home.meta.write() as c:
+        now = relations.get(c, old.id)
+        replacement = relations.replacement(c, old.id)
+        if replacement is not None and replacement.state is not TableState.FAILED:
+            return Outcome(f"materialized view {old.name} is already being refreshed")
+        if replacement is not None:
+            relations.remove(c, replacement.id)
+        text, name = relations.statement(c, old.id), relations.BESIDE + old.name
+        made, plain = _as_stored(c, now, found), views.plain_views(c, old.id)
+        store_view(c, name, made, now.options, text, plain, replaces=old.id)
+    return Outcome(f"materialized view {old.name} is being computed again; its old rows stay readable until then")
+
+
+def shape_now(home: Home, relation: RelationInfo, analysing: Analysing) -> Shape:
+    """What a stored view's query gives over its inputs as they are now."""
+    assert relation.view is not None
+    query = relation.view.query
+    with home.meta.read() as c:
+        inputs = [relations.get(c, id) for id in relation.view.inputs]
+    schemas = {r.name: input_schema(r.columns, r.key, r.view is not None) for r in inputs}
+    try:
+        return analysing(lambda session: planned(session, query, schemas))
+    except SqlError as e:
+        raise DataError(
+            "view.input_changed",
+            f"the query of {relation.name} no longer fits its inputs: {e.message}",
+            f"DROP MATERIALIZED VIEW {relation.name} and CREATE it again.",
+        ) from e
+
+
+def _as_stored(c: Connection, old: RelationInfo, found: Shape) -> Planned:
+    """The view over its inputs as they are now."""
+    assert old.view is not None
+    inputs = {r.id: r for r in (relations.get(c, id) for id in old.view.inputs)}
+    used = {}
+    for id, columns in views.uses(c, old.id).items():
+        now = {x.name: x.lake_type for x in inputs[id].columns}
+        used[inputs[id].name] = {name: now[name] for name in columns if name in now}
+    return Planned(old.view.query, found, tuple(of_relation(r) for r in inputs.values()), used)
