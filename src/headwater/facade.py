@@ -213,7 +213,7 @@ class Headwater:
             server.stop()
 
     def verify(self, table: str | None = None) -> list[Verified]:
-        """Compares a table (or everything) with its upstream at one cut, and views with their queries, while all runs."""
+        """Compares a table (or all) with its upstream at one cut, and views with their queries, while all runs."""
         other = None if self._server else remote.find(self.home)
         if other is not None:
             return other.verify(table)

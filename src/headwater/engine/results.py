@@ -157,7 +157,7 @@ class JobStatus:
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """The status of a home: its server (`server_pid` is None: none runs), newest epoch, connections, and tables and views.
+    """The status of a home: its server (`server_pid` is None: none runs), newest epoch, connections, tables, views.
 
     `jobs` are the server's own jobs that are failing.
     """

@@ -7,20 +7,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from pyspark.sql import SparkSession
+from sqlalchemy.engine import Connection
 
 from headwater.engine.home import Home
-from headwater.meta import plain_views, relations
-from headwater.model import RelationInfo
+from headwater.meta import relations
+from headwater.model import RelationInfo, ViewOrigin
+from headwater.view.inputs import input_schema
 from headwater.view.plan import read_plan
-from headwater.view.tree import InputColumn, InputSchema, Tree
-
-
-def input_schema(relation: RelationInfo) -> InputSchema:
-    """What a query may see of a relation. Key columns of a view that its readers do not see identify its rows, too."""
-    shown = [InputColumn(c.name, c.lake_type, c.nullable) for c in relation.shown_columns]
-    seen = {c.name for c in relation.shown_columns}
-    hidden = [InputColumn(c.name, c.lake_type, c.nullable) for c in relation.key_columns if c.name not in seen]
-    return InputSchema(tuple(shown), relation.key, tuple(hidden))
+from headwater.view.tree import Tree
 
 
 @dataclass(slots=True)
@@ -37,11 +31,14 @@ class Trees:
         assert relation.view is not None
         session = self.session()
         with self.home.meta.read() as c:
-            inputs = {r.name: input_schema(r) for r in (relations.get(c, id) for id in relation.view.inputs)}
-            plain = {v.name: v.query for v in plain_views.all(c)}
-        what = (id(session), relation.view.query, tuple(inputs.items()), tuple(plain.items()))
+            inputs = {r.name: input_schema(r.columns, r.key, r.view is not None) for r in _inputs(c, relation.view)}
+        what = (id(session), relation.view.query, tuple(inputs.items()))
         with self._lock:
             known = self._known.get(relation.id)
             if known is None or known[0] != what:
-                known = self._known[relation.id] = what, read_plan(session, relation.view.query, inputs, plain)
+                known = self._known[relation.id] = what, read_plan(session, relation.view.query, inputs)
             return known[1]
+
+
+def _inputs(c: Connection, view: ViewOrigin) -> list[RelationInfo]:
+    return [relations.get(c, id) for id in view.inputs]

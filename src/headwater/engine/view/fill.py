@@ -39,7 +39,7 @@ from headwater.ownership.permit import Permit
 from headwater.relation import base
 from headwater.relation.schema import quoted
 from headwater.storage import Storage
-from headwater.view import delta
+from headwater.view import recompute
 
 POOL = "fills"
 ROWS_PER_SLICE = 5_000_000  # of the largest input: each slice reads the other inputs again
@@ -79,7 +79,7 @@ class Filler:
 
     def begin(self, relation: RelationInfo) -> str:
         """Fixes epoch and slices, and creates the base; returns what it has to wait for instead, as text."""
-        way = delta.slices(self._trees.of(relation))  # analysed first: this may fail
+        self._trees.of(relation)  # analysed first: this may fail
         version = base.create(self._home.storage, relation)
         with self._home.meta.owned(self._lease(relation)) as c:
             if relations.get_or_none(c, relation.id) is None:
@@ -89,8 +89,8 @@ class Filler:
             if epoch is None:
                 return waits or "its inputs to meet at an epoch"
             relations.set_base_version(c, relation.id, version)
-            count = 1 if way.one else _slices(c, relation)
-            views.set_fill(c, relation.id, Fill(epoch.id, count, way.name))
+            count = _slices(c, relation)
+            views.set_fill(c, relation.id, Fill(epoch.id, count, "hash"))
             spans.add(c, relation.id, slice_spans(count), 0.0)
             relations.set_planned(c, relation.id, True)
             relations.set_state(c, relation.id, TableState.FILLING)
@@ -129,7 +129,7 @@ class Filler:
             frames = Frames(session, self._home, self._reader.overlays, stack)
             tree = self._trees.of(relation)
             by_name = {x.relation.name: frames.of(x) for x in inputs}
-            rows = delta.recompute(tree, by_name)
+            rows = recompute(tree, by_name)
             if fill.slices > 1:
                 rows = rows.where(_in_slice(relation, slice_number(slice.span), fill.slices))
             task = _Write(self._home.storage, relation, lease.permit, scan_label(slice.id))

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 import pyarrow as pa
 from sqlalchemy.engine import Connection
 
-from headwater import crash
+from headwater import crash, view
+from headwater.decode.values import arrow_schema
 from headwater.engine.home import Home
 from headwater.engine.query.between import At, Frames, MovedTable, MovedView, Unchanged, at, obstacle
 from headwater.engine.query.read import Reader
@@ -25,9 +26,8 @@ from headwater.ownership.lease import Lease, Leases
 from headwater.ownership.names import Name
 from headwater.relation.overlay import Overlays
 from headwater.relation.runs import folder
-from headwater.relation.signed import Change, change, write_change
-from headwater.view import cost, delta
-from headwater.view.delta import Moved
+from headwater.relation.signed import WEIGHT, Change, change, write_change
+from headwater.view.cost import why_full
 
 POOL = "views"
 
@@ -120,15 +120,14 @@ class Refresher:
             state = frames.stored(step.state)
             if why:
                 inputs = {names[id]: frames.of(found) for id, found in step.after.items()}
-                new = delta.recompute(tree, inputs)
-                frame, strategy, reason = delta.difference(delta.shape_of(tree), state, new), "full", why
-            else:
-                moved = {names[id]: self._moved(frames, step, id) for id in step.after}
-                found = delta.refresh(tree, moved, state)
-                frame, strategy, reason = found.delta, found.strategy, found.reason
-            return plan(frame).toArrow(), strategy, reason
+                new = view.recompute(tree, inputs)
+                return plan(view.difference(view.shape(tree), state, new)).toArrow(), "full", why
+            moved = {names[id]: self._moved(frames, step, id) for id in step.after}
+            found = view.refresh(tree, moved, state)
+            rows = _none(step.relation) if found.delta is None else plan(found.delta).toArrow()
+            return rows, found.strategy, found.reason
 
-    def _moved(self, frames: Frames, step: Step, id: int) -> Moved:
+    def _moved(self, frames: Frames, step: Step, id: int) -> view.Moved:
         before, after = step.before[id], step.after[id]
         if id not in step.changes:
             return Unchanged(frames, after)
@@ -183,6 +182,11 @@ class Refresher:
         crash.here("view.published")
 
 
+def _none(relation: RelationInfo) -> pa.Table:
+    """No signed rows."""
+    return arrow_schema(relation.columns).append(pa.field(WEIGHT, pa.int32())).empty_table()
+
+
 def _chosen(relation: RelationInfo, step: Step, past: Sequence[Refresh]) -> str:
     """Why to recompute although the changes would do; empty: they do."""
     wanted = relation.options.get("refresh", "auto")
@@ -190,4 +194,4 @@ def _chosen(relation: RelationInfo, step: Step, past: Sequence[Refresh]) -> str:
         return "refresh = 'full'"
     if wanted == "incremental":
         return ""
-    return cost.why_full(past, sum(step.changes.values()), step.rows)
+    return why_full(past, sum(step.changes.values()), step.rows)
