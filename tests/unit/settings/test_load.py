@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import headwater
+from headwater import config
 from headwater.cli import envelope
 from headwater.cli.app import app
 from headwater.engine.home import Home
@@ -183,6 +184,12 @@ def test_an_unknown_name_gets_the_nearest_and_its_line(home: Path) -> None:
         ("base.files = 1.5", "must be a whole number from 1 to 1000000"),
         ("base.files = [1]", "must be a string or a number"),
         ("base.files = 2024-01-01", "must be a string or a number"),
+        ('meta.url = "mysql://u@h/d"', "must be a PostgreSQL URL, like 'postgresql://user@host/database'"),
+        ('meta.url = "h/d"', "must be a PostgreSQL URL"),
+        ('meta.url = "postgresql://u:p@h:54a2/d"', "must be a PostgreSQL URL"),
+        ('spark.master = "locl[2]"', "is 'locl[2]', and must be local[N]"),
+        ('spark.master = "local[0]"', "is 'local[0]', and must be local[N]"),
+        ('spark.master = "spark://host"', "is 'spark://host', and must be local[N]"),
         ('spark.conf.memory = "1g"', "is not a Spark setting"),
         ('spark.conf.spark.master = "x"', "has its own setting"),
         ('spark.conf.spark.sql.extensions = "x"', "is reserved by Headwater"),
@@ -192,6 +199,31 @@ def test_a_wrong_value_is_told_with_its_place_and_what_is_expected(home: Path, t
     found = refused(home, f"\n\n{text}\n")
     assert found.code == "settings.value"
     assert found.message.startswith(f"headwater.toml line 3: {text.split(' ')[0]} {expected}")
+
+
+@pytest.mark.parametrize(
+    "master",
+    [
+        *("local", "local[2]", "local[*]", "local[4,3]", "local[*, 3]", "local-cluster[2,1,1024]", "yarn"),
+        *("spark://host:7077", "spark://a-1.example:7077,b_2:7078", "spark://[::1]:7077", "k8s://https://host:6443"),
+    ],
+)
+def test_every_master_that_spark_knows_is_accepted(home: Path, master: str) -> None:
+    assert load(home, Given(values={"spark.master": f" {master} "})).spark_master == master
+
+
+def test_meta_may_be_named_as_libpq_allows_or_by_reference(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(home, 'meta.url = "postgres://u:p@h/d"')
+    assert load(home).meta_url == "postgresql://u:p@h/d"
+    write(home, 'meta.url = "postgresql://u:p@[::1]:5432/d"')
+    assert load(home).meta_url == "postgresql://u:p@[::1]:5432/d"
+    given = load(home, Given(values={"meta.url": "env:META_URL"}))
+    monkeypatch.setenv("META_URL", "postgres://u:p@h/d")
+    assert config.meta_url(home, given.meta_url) == "postgresql://u:p@h/d"
+    monkeypatch.setenv("META_URL", "mysql://u:hush@h/d")
+    with pytest.raises(InputError, match=r"env:META_URL: meta[.]url must be a PostgreSQL URL") as caught:
+        config.meta_url(home, given.meta_url)
+    assert caught.value.exit_status == 2 and "hush" not in str(caught.value)
 
 
 def test_the_place_is_right_behind_a_value_of_several_lines(home: Path) -> None:
