@@ -35,6 +35,7 @@ if TYPE_CHECKING:  # Spark, the kernels and the drivers take seconds to load: ea
     from headwater.engine.serve.server import Server
     from headwater.sql.apply import Definitions
     from headwater.sql.execute import Executor
+    from headwater.sql.steps import Step
 
 PROGRESS_S = 0.25
 
@@ -73,6 +74,7 @@ class Headwater:
         self.on_notice: Callable[[str], None] = log.info
         self._definitions: Definitions | None = None
         self._opened: Home | None = None
+        self._undecided = False  # whether a new home stays: it does if something is defined in it
         self._given = session
         self._own: SparkSession | None = None
         self._server: Server | None = None
@@ -104,7 +106,10 @@ class Headwater:
             return other.ask(text, wanted)
         if self._opened is None and _makes_connection(text):
             self._open(create=True)
-        return self._executor().run(text, wanted)
+        try:
+            return self._executor().run(text, wanted)
+        finally:
+            self._keep_or_discard()
 
     def table(self, name: str) -> DataFrame:
         """A table at the newest epoch as a Spark DataFrame; its files are kept for an hour, or until `close()`.
@@ -140,29 +145,33 @@ class Headwater:
 
         if once:
             self.require(text)
-        definitions = Definitions(text, lambda step: self._executor().carry_out(step), self.on_notice)
+        definitions = Definitions(text, self._carry_out, self.on_notice)
         self._definitions = definitions
 
         def go_on() -> bool:
             definitions.apply_if_due()
             return False
 
-        with self.running(metrics_port=metrics_port, until=until):
-            definitions.apply()
-            if (cause := definitions.cause()) is not None and self._is_empty():
-                raise cause
-            definitions.tell()
-            if until:
-                self._watch(progress, self._has_reached_end)
-                if fold:
-                    self.fold_all()
-            elif once:
-                self._catch_up(progress)
-                if fold:
-                    self.fold_all()
-                self._raise_failures()
-            else:
-                self._watch(progress, go_on)
+        try:
+            with self._running(metrics_port, until):
+                definitions.apply()
+                if (cause := definitions.cause()) is not None and self._is_empty():
+                    raise cause
+                self._keep()
+                definitions.tell()
+                if until:
+                    self._watch(progress, self._has_reached_end)
+                    if fold:
+                        self.fold_all()
+                elif once:
+                    self._catch_up(progress)
+                    if fold:
+                        self.fold_all()
+                    self._raise_failures()
+                else:
+                    self._watch(progress, go_on)
+        finally:
+            self._keep_or_discard()
         if (refused := self.refused()) is not None:
             raise refused
 
@@ -185,12 +194,18 @@ class Headwater:
 
         With a `metrics_port` it also serves its metrics at http://127.0.0.1:PORT/metrics.
         """
+        with self._running(metrics_port, until):
+            self._keep()
+            yield self
+
+    @contextlib.contextmanager
+    def _running(self, metrics_port: int, until: str) -> Iterator[None]:
         from headwater.capture.until import Until
         from headwater.observe.endpoint import observed
 
         self._open(create=True)
         with observed(self._home, metrics_port), self._serving(Until.parse(until) if until else None):
-            yield self
+            yield
 
     @contextlib.contextmanager
     def _serving(self, until: Until | None) -> Iterator[None]:
@@ -275,17 +290,43 @@ class Headwater:
         """The home, opened when it is first needed."""
         with self._lock:
             if self._opened is None:
-                if not create and not is_home(self.home):
-                    raise missing_home(self.home)
-                self._opened = Home.open(self.home, load(self.home, self._settings_given))
-                for text in self._opened.notices:
-                    self.on_notice(text)
+                settings = load(self.home, self._settings_given)
+                self._opened = Home.open(self.home, settings, create=create)
+                self._undecided = self._opened.is_new
+                if not self._undecided:
+                    self._tell(self._opened)
             return self._opened
+
+    def _tell(self, opened: Home) -> None:
+        for text in opened.notices:
+            self.on_notice(text)
+
+    def _keep(self) -> None:
+        """Keeps a new home, and says that it was created."""
+        if self._undecided and self._opened is not None:
+            self._undecided = False
+            self._tell(self._opened)
+
+    def _keep_or_discard(self) -> None:
+        """Keeps a new home if something was defined in it; otherwise it leaves no trace."""
+        if not self._undecided or self._opened is None or self._server is not None:
+            return
+        if self._own is not None or not self._is_empty():
+            self._keep()
+            return
+        opened, self._opened, self._reader = self._opened, None, None
+        opened.discard()
 
     def _executor(self) -> Executor:
         from headwater.sql.execute import Executor
 
         return Executor(self._home, self._read, self._server)
+
+    def _carry_out(self, step: Step) -> list[Result]:
+        results = self._executor().carry_out(step)
+        if self._undecided and not self._is_empty():
+            self._keep()  # said before anything about the definitions
+        return results
 
     def _read(self) -> Reader:
         if self._server is not None:

@@ -14,9 +14,10 @@ from headwater.cli import envelope
 from headwater.cli.app import app
 from headwater.engine.home import Home, is_home
 from headwater.engine.serve import wire
-from headwater.errors import HeadwaterError
+from headwater.errors import DefinitionError, HeadwaterError
 from headwater.rundir import FILES, FOLDERS, files
 from headwater.rundir.lock import ServerLock, owner
+from headwater.source.postgres.upstream import PostgresUpstream
 
 READING = (
     ("status",),
@@ -83,16 +84,80 @@ def test_a_program_is_told_too_and_creates_a_home_only_with_a_connection(tmp_pat
                 ask()
             assert e.value.code == "home.missing"
         assert not (tmp_path / "home").exists()
-        said: list[str] = []
+
+
+WRONG_PASSWORD = (
+    "CREATE CONNECTION c WITH (type='postgres-cdc', hostname='h', username='u', database.name='d', "
+    "password='env:HW_NO_SUCH_NAME')"
+)
+
+
+def test_a_connection_that_cannot_be_created_leaves_no_home_behind(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    home = tmp_path / "new" / "home"
+    assert run("sql", "-c", WRONG_PASSWORD, "--home", str(home)) == DefinitionError.exit_status
+    said = capsys.readouterr().err
+    assert "HW_NO_SUCH_NAME" in said and "created the home" not in said
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_was_in_the_directory_before_stays(tmp_path: Path) -> None:
+    (tmp_path / "logs").mkdir()
+    for name in ("notes.txt", "headwater.toml", "logs/mine.log"):
+        (tmp_path / name).touch()
+    with headwater.open(tmp_path) as hw:
+        for _ in range(2):  # a home that was removed can be created again
+            with pytest.raises(DefinitionError):
+                hw.sql(WRONG_PASSWORD)
+            assert sorted(p.name for p in tmp_path.rglob("*")) == ["headwater.toml", "logs", "mine.log", "notes.txt"]
+
+
+def test_a_new_home_that_another_server_uses_stays(tmp_path: Path) -> None:
+    home = Home.open(tmp_path / "home")
+    lock = ServerLock(home.path)
+    lock.take()
+    assert home.is_new
+    home.discard()
+    assert (home.path / "meta.db").exists()
+    lock.release()
+    home.discard()
+    assert not home.path.exists()
+
+
+def test_a_home_with_a_connection_stays_and_is_announced_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(PostgresUpstream, "check", lambda self: ())
+    said: list[str] = []
+    with headwater.open(tmp_path / "home") as hw:
         hw.on_notice = said.append
-        with pytest.raises(HeadwaterError, match="HW_NO_SUCH_NAME"):
-            hw.sql(
-                "CREATE CONNECTION c WITH (type='postgres-cdc', hostname='h', username='u', database.name='d', "
-                "password='env:HW_NO_SUCH_NAME')"
-            )
-        assert said == [f"created the home {tmp_path / 'home'}"]
-        hw.sql("SHOW TABLES")
-        assert len(said) == 1
+        hw.sql(WRONG_PASSWORD.replace("env:HW_NO_SUCH_NAME", "p"))
+        with pytest.raises(HeadwaterError):
+            hw.sql(WRONG_PASSWORD.replace("CONNECTION c", "CONNECTION d"))
+        assert hw.sql("SHOW CONNECTIONS")[0].rows.num_rows == 1
+    assert said == [f"created the home {tmp_path / 'home'}"]
+
+
+@pytest.mark.parametrize("found", [("lock",), ("meta.db",), ("lock", "warehouse/", "lake.id"), ("headwater.toml",)])
+@pytest.mark.parametrize("command", [*READING, ("settings",)], ids=" ".join)
+def test_a_command_that_reads_creates_nothing(
+    found: tuple[str, ...], command: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In a directory that is no home, or a home whose meta is lost, or elsewhere."""
+    for name in found:
+        (tmp_path / name).mkdir() if name.endswith("/") else (tmp_path / name).touch()
+    status = run(*command, "--home", str(tmp_path))
+    assert status == (0 if command == ("settings",) else 3)
+    said = "".join(capsys.readouterr())
+    assert ("home.missing" in said) == (command != ("settings",))
+    assert ("has a lake, but its meta is not there" in said) == ("lake.id" in found and command != ("settings",))
+    assert sorted(p.name for p in tmp_path.iterdir()) == sorted(name.rstrip("/") for name in found)
+    assert all(p.stat().st_size == 0 for p in tmp_path.iterdir() if p.is_file())
+
+
+def test_a_report_of_something_unexpected_is_not_written_to_a_directory_that_is_no_home(tmp_path: Path) -> None:
+    where = envelope.write_report(RuntimeError("a defect"), tmp_path)
+    where.unlink()
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_comparison_without_a_server_says_at_once_that_it_needs_one(
