@@ -33,6 +33,7 @@ if TYPE_CHECKING:  # Spark, the kernels and the drivers take seconds to load: ea
     from headwater.capture.until import Until
     from headwater.engine.query.read import Reader
     from headwater.engine.serve.server import Server
+    from headwater.engine.spark.launch import Launch
     from headwater.sql.apply import Definitions
     from headwater.sql.execute import Executor
     from headwater.sql.steps import Step
@@ -77,6 +78,7 @@ class Headwater:
         self._undecided = False  # whether a new home stays: it does if something is defined in it
         self._given = session
         self._own: SparkSession | None = None
+        self._launch: Launch | None = None
         self._server: Server | None = None
         self._reader: Reader | None = None
         self._lock = threading.Lock()
@@ -264,6 +266,9 @@ class Headwater:
 
     def close(self) -> None:
         """Cancels running queries, releases pins and stops the Spark that was started here."""
+        if self._launch is not None:
+            self._launch.cancel()
+            self._launch = None
         if self._opened is not None:
             self._opened.live.queries.cancel_all()
         if self._reader is not None:
@@ -342,11 +347,13 @@ class Headwater:
     def _session(self) -> SparkSession:
         """Our own Spark, started by the first query that needs it."""
         from headwater.engine.spark import session as spark
+        from headwater.engine.spark.launch import Launch
 
         if self._given is not None:
             return spark.check_session(self._given)
         if self._own is None:
-            self._own = spark.start(self.home, self._home.settings, self._home.storage)
+            self._launch = self._launch or Launch()
+            self._own = spark.start(self.home, self._home.settings, self._home.storage, launch=self._launch)
         return self._own
 
     def _is_empty(self) -> bool:
