@@ -256,6 +256,11 @@ class Headwater:
         opened = self._opened
         return list(lines(load(self.home, self._settings_given) if opened is None else opened.settings))
 
+    def given(self) -> Given:
+        """What the running server's command line sets, or what this home was opened with."""
+        other = None if self._server else remote.find(self.home)
+        return self._settings_given.anywhere() if other is None else other.given()
+
     def fold_all(self) -> None:
         """Folds every table that can be folded."""
         assert self._server is not None, "folding needs a running server"

@@ -340,4 +340,4 @@ def _shown(setting: Setting, value: Any) -> str:
 
 def unset(name: str) -> str:
     """What applies without a value, in words."""
-    return TABLE[name][1].unset if name in TABLE else ""
+    return TABLE[name][1].unset if name in TABLE else SPARK_CONF.unset

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -329,10 +330,11 @@ def test_the_running_server_is_asked_for_what_it_works_with(home: Path, capsys: 
     hw = headwater.open(home, settings={"fold.age": "7min"})  # type: ignore[operator]
     found: list[Line] = hw.settings()
     assert {x.name: x.value for x in found}["fold.age"] == "7min"
-    listener = wire.serve(home / SOCKET, lambda m: remote.answer(_Only(found), m))  # type: ignore[arg-type]
+    listener = wire.serve(home / SOCKET, lambda m: remote.answer(_Only(hw, found), m))  # type: ignore[arg-type]
     try:
         assert command("settings", "--home", str(home), "--json") == 0
         asked = json.loads(capsys.readouterr().out)["result"]
+        assert asked["changed"] == [] and asked["refusal"] is None
         assert asked["running"] and {x["name"]: x["value"] for x in asked["settings"]}["fold.age"] == "7min"
         assert command("settings", "--home", str(home), "--json", "--set", "fold.age=8min") == 0
         own = json.loads(capsys.readouterr().out)["result"]
@@ -342,10 +344,59 @@ def test_the_running_server_is_asked_for_what_it_works_with(home: Path, capsys: 
 
 
 class _Only:
-    """A server that answers this one question."""
+    """A server that was started with these settings, and answers only questions about them."""
 
-    def __init__(self, found: list[Line]) -> None:
+    def __init__(self, hw: headwater.Headwater, found: list[Line]) -> None:
         self.settings = lambda: found
+        self.given = hw._settings_given.anywhere
+
+
+@pytest.fixture
+def server(home: Path, tmp_path: Path) -> Iterator[str]:
+    """The home of a server that was started with a command line of its own."""
+    (tmp_path / "given.toml").write_text("base.files = 5\nspark.conf.spark.executor.memory = '2g'\n")
+    hw = headwater.open(home, config=tmp_path / "given.toml", settings={"fold.age": "7min"})  # type: ignore[operator]
+    only = _Only(hw, hw.settings())
+    listener = wire.serve(home / SOCKET, lambda m: remote.answer(only, m))  # type: ignore[arg-type]
+    yield str(home)
+    listener.close()
+
+
+def changed(home: str, capsys: pytest.CaptureFixture[str]) -> list[str]:
+    assert command("settings", "--home", home) == 0
+    return capsys.readouterr().err.splitlines()
+
+
+def test_what_has_changed_since_the_server_read_it_is_told(
+    server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert changed(server, capsys) == [], "the home's own file is not what this server uses"
+    (tmp_path / "given.toml").write_text("\nbase.files = 6\nfold.age = '9min'\n")
+    monkeypatch.setenv("HEADWATER_FLUSH_INTERVAL", "1s")
+    path = tmp_path / "given.toml"
+    assert changed(server, capsys) == [
+        "⚠ flush.interval: the server uses 250ms (default), "
+        "a restart from here would use 1s (HEADWATER_FLUSH_INTERVAL)",
+        f"⚠ base.files: the server uses 5 ({path} line 1), a restart from here would use 6 ({path} line 2)",
+        f"⚠ spark.conf.spark.executor.memory: the server uses 2g ({path} line 2), "
+        "a restart from here would use what Headwater or Spark chooses (default)",
+    ]
+    assert command("settings", "--home", server, "--json") == 0
+    told = json.loads(capsys.readouterr().out)["result"]["changed"]
+    assert [(x["name"], x["value"]) for x in told] == [
+        ("flush.interval", "1s"),
+        ("base.files", "6"),
+        ("spark.conf.spark.executor.memory", ""),
+    ]
+
+
+def test_a_file_that_would_not_start_a_server_again_is_told(
+    server: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "given.toml").write_text("bse.files = 6\n")
+    (said,) = changed(server, capsys)
+    assert said.startswith("⚠ the server could not be restarted from here: ")
+    assert said.endswith("given.toml line 1: there is no setting bse.files")
 
 
 def test_a_wrong_file_ends_a_run_before_it_makes_a_home(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
