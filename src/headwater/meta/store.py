@@ -152,6 +152,14 @@ def _translated() -> Iterator[None]:
     except (sa.exc.OperationalError, sa.exc.InterfaceError, sa.exc.PendingRollbackError) as e:
         text = str(e.orig if isinstance(e, sa.exc.DBAPIError) else e).strip().splitlines()[0]
         raise _refusal(text) from e
+    except sa.exc.DatabaseError as e:
+        if not any(words in str(e.orig) for words in ("not a database", "malformed")):
+            raise
+        raise MachineError(
+            "meta.unreachable",
+            f"meta cannot be read: {e.orig}",
+            "Restore meta.db from a backup; if this directory is not a home, choose another with --home.",
+        ) from e
 
 
 def _refusal(text: str) -> MachineError:

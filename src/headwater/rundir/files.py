@@ -49,8 +49,9 @@ def usable_home(root: Path, *, create: bool = True) -> bool:
         ours = [root / name for name in (*FOLDERS, *FILES) if name in names and name != LAKE]
         if names <= {*FOLDERS, *FILES}:
             ours.append(root)
+        closed = not root.stat().st_mode & OTHERS  # then nobody reaches what is in it, such as a new settings file
         opened = [path for path in ours if _made_private(path)]
-        return bool(opened)
+        return bool(opened) and not closed
     except OSError as e:
         raise MachineError(
             "home.unusable",

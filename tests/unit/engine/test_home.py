@@ -225,6 +225,22 @@ def test_an_open_home_is_closed_to_others_once_and_says_so(tmp_path: Path) -> No
     assert again.notices == ()
 
 
+def test_a_settings_file_in_a_closed_home_was_never_open(tmp_path: Path) -> None:
+    Home.open(tmp_path / "home").meta.close()
+    file = tmp_path / "home" / "headwater.toml"
+    file.touch(0o644)
+    again = Home.open(tmp_path / "home")
+    again.meta.close()
+    assert again.notices == () and mode(file) == 0o600
+
+
+def test_a_meta_that_is_no_database_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "meta.db").write_text("anything but a database" * 100)
+    assert run("status", "--home", str(tmp_path)) == 3
+    said = capsys.readouterr().err
+    assert "meta cannot be read: file is not a database" in said and "Restore meta.db from a backup" in said
+
+
 def test_a_directory_that_holds_more_than_a_home_keeps_its_mode(tmp_path: Path) -> None:
     """`--home .` in a project, or `--home /tmp` as root, must not lock others out of what is not ours."""
     (tmp_path / "notes.txt").touch()
