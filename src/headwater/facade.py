@@ -328,9 +328,10 @@ class Headwater:
         opened.discard()
 
     def _executor(self) -> Executor:
+        home = self._home  # first: that there is none is told at once, and not after Spark's modules are loaded
         from headwater.sql.execute import Executor
 
-        return Executor(self._home, self._read, self._server)
+        return Executor(home, self._read, self._server)
 
     def _carry_out(self, step: Step) -> list[Result]:
         results = self._executor().carry_out(step)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import stat
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -29,6 +30,7 @@ class Home:
     notices: tuple[str, ...] = ()
     settings: Settings = DEFAULTS
     made: tuple[Path, ...] = field(default=(), repr=False, compare=False)
+    mode: int | None = field(default=None, repr=False, compare=False)  # of its directory, if that existed before
     live: Live = field(default_factory=Live, repr=False, compare=False)
 
     @classmethod
@@ -39,6 +41,7 @@ class Home:
         """
         settings = load(path) if settings is None else settings
         made = missing_parts(path) if create else ()
+        mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else None
         notices = [] if is_home(path) else [f"created the home {path}"]
         if not create:
             _check_complete(path, settings)
@@ -47,7 +50,7 @@ class Home:
         if not settings.meta_url and create:
             private_file(path / META)
         meta = Meta(config.meta_url(path, settings.meta_url), create=create)
-        return cls(path, LocalStorage(path), meta, tuple(notices), settings, made)
+        return cls(path, LocalStorage(path), meta, tuple(notices), settings, made, mode)
 
     @property
     def is_new(self) -> bool:
@@ -64,6 +67,8 @@ class Home:
             return
         try:
             remove_parts(self.path, self.made)
+            if self.mode is not None:
+                self.path.chmod(self.mode)
         finally:
             lock.release()
 

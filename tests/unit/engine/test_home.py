@@ -113,6 +113,13 @@ def test_what_was_in_the_directory_before_stays(tmp_path: Path) -> None:
             assert sorted(p.name for p in tmp_path.rglob("*")) == ["headwater.toml", "logs", "mine.log", "notes.txt"]
 
 
+def test_an_empty_directory_stays_as_open_as_it_was(tmp_path: Path) -> None:
+    tmp_path.chmod(0o755)
+    with headwater.open(tmp_path) as hw, pytest.raises(DefinitionError):
+        hw.sql(WRONG_PASSWORD)
+    assert mode(tmp_path) == 0o755 and list(tmp_path.iterdir()) == []
+
+
 def test_a_new_home_that_another_server_uses_stays(tmp_path: Path) -> None:
     home = Home.open(tmp_path / "home")
     lock = ServerLock(home.path)
