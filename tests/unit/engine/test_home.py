@@ -14,6 +14,7 @@ from headwater.cli import envelope
 from headwater.cli.app import app
 from headwater.engine.home import Home, is_home
 from headwater.engine.serve import wire
+from headwater.engine.spark import conf
 from headwater.errors import DefinitionError, HeadwaterError
 from headwater.rundir import FILES, FOLDERS, files
 from headwater.rundir.lock import ServerLock, owner
@@ -100,6 +101,22 @@ def test_a_connection_that_cannot_be_created_leaves_no_home_behind(
     said = capsys.readouterr().err
     assert "HW_NO_SUCH_NAME" in said and "created the home" not in said
     assert list(tmp_path.iterdir()) == []
+
+
+class _Session:
+    """A Spark session that nothing asks for more than its configuration."""
+
+    def __init__(self) -> None:
+        self.conf = {"spark.sql.extensions": conf.EXTENSION, "spark.sql.catalog.spark_catalog": conf.CATALOG}
+
+
+def test_a_run_that_can_define_nothing_leaves_no_home_behind(tmp_path: Path) -> None:
+    said: list[str] = []
+    with headwater.open(tmp_path / "home", spark=_Session()) as hw:  # type: ignore[arg-type]
+        hw.on_notice = said.append
+        with pytest.raises(DefinitionError, match="HW_NO_SUCH_NAME"):
+            hw.run(WRONG_PASSWORD)
+    assert said == [] and list(tmp_path.iterdir()) == []
 
 
 def test_what_was_in_the_directory_before_stays(tmp_path: Path) -> None:
