@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from headwater.errors import DefinitionError, MachineError
+from headwater.errors import DefinitionError, InputError, MachineError
+from headwater.settings import places
 
 DEFAULT_HOME = "./headwater-data"
 
@@ -39,7 +40,15 @@ def variables() -> Mapping[str, str]:
 
 def meta_url(home: Path, given: str) -> str:
     """Where meta is: the configured URL, or SQLite in the home."""
-    return Secret(given).resolve() if given else f"sqlite:///{home / 'meta.db'}"
+    if not given:
+        return f"sqlite:///{home / 'meta.db'}"
+    secret = Secret(given)
+    if secret.reference is None:
+        return given
+    try:
+        return places.meta_url(secret.resolve())
+    except ValueError as e:
+        raise InputError("settings.value", f"{secret.reference}: meta.url {e}", "Correct what it refers to.") from e
 
 
 def java_command() -> str | None:

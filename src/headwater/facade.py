@@ -33,8 +33,10 @@ if TYPE_CHECKING:  # Spark, the kernels and the drivers take seconds to load: ea
     from headwater.capture.until import Until
     from headwater.engine.query.read import Reader
     from headwater.engine.serve.server import Server
+    from headwater.engine.spark.launch import Launch
     from headwater.sql.apply import Definitions
     from headwater.sql.execute import Executor
+    from headwater.sql.steps import Step
 
 PROGRESS_S = 0.25
 
@@ -73,8 +75,10 @@ class Headwater:
         self.on_notice: Callable[[str], None] = log.info
         self._definitions: Definitions | None = None
         self._opened: Home | None = None
+        self._undecided = False  # whether a new home stays: it does if something is defined in it
         self._given = session
         self._own: SparkSession | None = None
+        self._launch: Launch | None = None
         self._server: Server | None = None
         self._reader: Reader | None = None
         self._lock = threading.Lock()
@@ -106,7 +110,10 @@ class Headwater:
             return other.ask(text, wanted)
         if self._opened is None and _makes_connection(text):
             self._open(create=True)
-        return self._executor().run(text, wanted)
+        try:
+            return self._executor().run(text, wanted)
+        finally:
+            self._keep_or_discard()
 
     def table(self, name: str) -> DataFrame:
         """A table at the newest epoch as a Spark DataFrame; its files are kept for an hour, or until `close()`.
@@ -142,29 +149,33 @@ class Headwater:
 
         if once:
             self.require(text)
-        definitions = Definitions(text, lambda step: self._executor().carry_out(step), self.on_notice)
+        definitions = Definitions(text, self._carry_out, self.on_notice)
         self._definitions = definitions
 
         def go_on() -> bool:
             definitions.apply_if_due()
             return False
 
-        with self.running(metrics_port=metrics_port, until=until):
-            definitions.apply()
-            if (cause := definitions.cause()) is not None and self._is_empty():
-                raise cause
-            definitions.tell()
-            if until:
-                self._watch(progress, self._has_reached_end)
-                if fold:
-                    self.fold_all()
-            elif once:
-                self._catch_up(progress)
-                if fold:
-                    self.fold_all()
-                self._raise_failures()
-            else:
-                self._watch(progress, go_on)
+        try:
+            with self._running(metrics_port, until):
+                definitions.apply()
+                if (cause := definitions.cause()) is not None and self._is_empty():
+                    raise cause
+                self._keep()
+                definitions.tell()
+                if until:
+                    self._watch(progress, self._has_reached_end)
+                    if fold:
+                        self.fold_all()
+                elif once:
+                    self._catch_up(progress)
+                    if fold:
+                        self.fold_all()
+                    self._raise_failures()
+                else:
+                    self._watch(progress, go_on)
+        finally:
+            self._keep_or_discard()
         if (refused := self.refused()) is not None:
             raise refused
 
@@ -187,12 +198,18 @@ class Headwater:
 
         With a `metrics_port` it also serves its metrics at http://127.0.0.1:PORT/metrics.
         """
+        with self._running(metrics_port, until):
+            self._keep()
+            yield self
+
+    @contextlib.contextmanager
+    def _running(self, metrics_port: int, until: str) -> Iterator[None]:
         from headwater.capture.until import Until
         from headwater.observe.endpoint import observed
 
         self._open(create=True)
         with observed(self._home, metrics_port), self._serving(Until.parse(until) if until else None):
-            yield self
+            yield
 
     @contextlib.contextmanager
     def _serving(self, until: Until | None) -> Iterator[None]:
@@ -247,6 +264,11 @@ class Headwater:
         opened = self._opened
         return list(lines(load(self.home, self._settings_given) if opened is None else opened.settings))
 
+    def given(self) -> Given:
+        """What the running server's command line sets, or what this home was opened with."""
+        other = None if self._server else remote.find(self.home)
+        return self._settings_given.anywhere() if other is None else other.given()
+
     def fold_all(self) -> None:
         """Folds every table that can be folded."""
         assert self._server is not None, "folding needs a running server"
@@ -257,6 +279,9 @@ class Headwater:
 
     def close(self) -> None:
         """Cancels running queries, releases pins and stops the Spark that was started here."""
+        if self._launch is not None:
+            self._launch.cancel()
+            self._launch = None
         if self._opened is not None:
             self._opened.live.queries.cancel_all()
         if self._reader is not None:
@@ -283,17 +308,44 @@ class Headwater:
         """The home, opened when it is first needed."""
         with self._lock:
             if self._opened is None:
-                if not create and not is_home(self.home):
-                    raise missing_home(self.home)
-                self._opened = Home.open(self.home, load(self.home, self._settings_given))
-                for text in self._opened.notices:
-                    self.on_notice(text)
+                settings = load(self.home, self._settings_given)
+                self._opened = Home.open(self.home, settings, create=create)
+                self._undecided = self._opened.is_new
+                if not self._undecided:
+                    self._tell(self._opened)
             return self._opened
 
+    def _tell(self, opened: Home) -> None:
+        for text in opened.notices:
+            self.on_notice(text)
+
+    def _keep(self) -> None:
+        """Keeps a new home, and says that it was created."""
+        if self._undecided and self._opened is not None:
+            self._undecided = False
+            self._tell(self._opened)
+
+    def _keep_or_discard(self) -> None:
+        """Keeps a new home if something was defined in it; otherwise it leaves no trace."""
+        if not self._undecided or self._opened is None or self._server is not None:
+            return
+        if self._own is not None or not self._is_empty():
+            self._keep()
+            return
+        opened, self._opened, self._reader = self._opened, None, None
+        opened.discard()
+
     def _executor(self) -> Executor:
+        home = self._home  # first: that there is none is told at once, and not after Spark's modules are loaded
         from headwater.sql.execute import Executor
 
-        return Executor(self._home, self._read, self._server)
+        return Executor(home, self._read, self._server)
+
+    def _carry_out(self, step: Step) -> list[Result]:
+        results = self._executor().carry_out(step)
+        if self._undecided and not self._is_empty():
+            self._keep()  # said before anything about the definitions
+        return results
 
     def _read(self) -> Reader:
         if self._server is not None:
@@ -309,11 +361,13 @@ class Headwater:
     def _session(self) -> SparkSession:
         """Our own Spark, started by the first query that needs it."""
         from headwater.engine.spark import session as spark
+        from headwater.engine.spark.launch import Launch
 
         if self._given is not None:
             return spark.check_session(self._given)
         if self._own is None:
-            self._own = spark.start(self.home, self._home.settings, self._home.storage)
+            self._launch = self._launch or Launch()
+            self._own = spark.start(self.home, self._home.settings, self._home.storage, launch=self._launch)
         return self._own
 
     def _is_empty(self) -> bool:

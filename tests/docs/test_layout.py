@@ -61,7 +61,8 @@ def imports(path: Path) -> list[tuple[int, str]]:
 
 
 # Meta itself may live in a PostgreSQL; the demo runs servers of its own; the command line says what it is for.
-NAMES_DATABASES = ("source/", "decode/", "demo/", "meta/store.py", "settings/table.py", "cli/app.py", "__init__.py")
+NAMES_DATABASES = ("source/", "decode/", "demo/", "meta/store.py", "settings/table.py", "settings/places.py")
+NAMES_DATABASES += ("cli/app.py", "__init__.py")
 NAMES = re.compile(r"(?i)postgres|psycopg|mysql|mariadb|pgoutput|adbc|binlog|\blsn")
 
 

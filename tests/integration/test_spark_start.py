@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import signal
 import socket
 import struct
+import subprocess
+import sys
 from pathlib import Path
 
 import psutil
@@ -23,6 +26,38 @@ def test_the_class_archive_of_the_set_up_is_used(started) -> None:  # type: igno
     assert archive.exists(), "make setup makes it"
     (jvm,) = engine_spark.processes()
     assert str(archive) in Path(f"/proc/{jvm}/maps").read_text()
+
+
+CANCELLED = """
+import sys, threading, time
+from pathlib import Path
+from headwater.engine.spark import session as spark
+from headwater.engine.spark.launch import Launch
+from headwater.errors import MachineError
+
+launch, failed = Launch(), []
+
+def start():
+    try:
+        spark.start(Path(sys.argv[1]), launch=launch)
+    except MachineError as e:
+        failed.append(e)
+
+thread = threading.Thread(target=start)
+thread.start()
+while launch._process is None and thread.is_alive():
+    time.sleep(0.01)
+process = launch._process
+launch.cancel()
+thread.join()
+print(failed[0].code, process.poll(), spark.processes(), sep=";")
+"""
+
+
+def test_a_start_that_is_cancelled_ends_with_its_jvm(tmp_path: Path) -> None:
+    """In a process of its own: this one's Spark must stay."""
+    done = subprocess.run([sys.executable, "-c", CANCELLED, tmp_path], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == f"spark.failed;{-signal.SIGKILL};[]", done.stderr
 
 
 RPC_REQUEST = 3  # the type of a message in Spark's own protocol

@@ -8,6 +8,16 @@ Never: knowledge of the engine. It asks the facade, or the server that runs on t
 as text · `screen` progress of a run · `sql`, `shell`, `run`, `verify`, `status`, `settings`, `demo` one command each.
 """
 
-from headwater.cli.app import main
+import sys
+
+
+def main() -> None:
+    """The program `headwater`: runs the command line and exits with its status."""
+    try:
+        from headwater.cli.app import main as carry_out  # takes a second, in which Ctrl-C must not print a stack trace
+    except KeyboardInterrupt:
+        sys.exit(130)
+    carry_out()
+
 
 __all__ = ["main"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from enum import StrEnum
 from typing import Annotated
@@ -209,4 +210,7 @@ def setup() -> None:
 def main() -> None:
     """The program `headwater`: runs the command line and exits with its status."""
     envelope.prepare_streams()
+    # py4j logs a dead JVM through the root logger, which without a handler gets one that prints everything to stderr;
+    # our own log is in the home's journal
+    logging.getLogger().addHandler(logging.NullHandler())
     sys.exit(envelope.guarded(lambda: app(standalone_mode=False, prog_name="headwater")))

@@ -96,10 +96,12 @@ def say_unexpected(error: Exception, where: Path) -> None:
 
 def write_report(error: Exception, home: Path) -> Path:
     """Writes the stack trace to the home's logs, or to a temporary file if there is no home; returns the path."""
+    from headwater.engine.home import is_home  # needed only here, and slow to load
+
     text = "".join(traceback.format_exception(error))
     try:
         logs = home / "logs"
-        if not home.is_dir():
+        if not is_home(home):
             raise FileNotFoundError(home)
         logs.mkdir(exist_ok=True)
         path = logs / "unexpected.log"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import signal
 import sys
@@ -42,9 +41,6 @@ def run(
     text = "" if file is None else envelope.read_text(file)
     steps(parse(text))  # parse everything before executing anything, and before Spark starts: a typo shows immediately
     stop = Stop()
-    # py4j logs a dead JVM through the root logger, which without a handler gets one that prints everything to stderr;
-    # our own log is in the home's journal
-    logging.getLogger().addHandler(logging.NullHandler())
     hw = open_home(home, given)
     hw.on_notice = lambda text: err.print(render.warning(text))  # the console that a live screen uses
     try:

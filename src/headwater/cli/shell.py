@@ -91,6 +91,7 @@ def _history(home: Path) -> Iterator[None]:
         for i in range(readline.get_current_history_length(), 0, -1):
             if "password" in (readline.get_history_item(i) or "").lower():
                 readline.remove_history_item(i - 1)
-        with contextlib.suppress(OSError):
-            path.touch(mode=0o600)
-            readline.write_history_file(path)
+        if is_home(home):  # any other directory stays as it is
+            with contextlib.suppress(OSError):
+                path.touch(mode=0o600)
+                readline.write_history_file(path)

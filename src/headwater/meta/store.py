@@ -85,10 +85,11 @@ MIGRATIONS: dict[int, Callable[[Connection], None]] = {
 class Meta:
     """The meta database. `read()` sees one snapshot; `write()` holds the write lock from its first statement."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, *, create: bool = True) -> None:
+        """Opens meta and migrates it if needed; without `create` it must exist."""
         self.url = url
         self._engine = _engine(url)
-        self._prepare()
+        self._prepare(create)
 
     def __reduce__(self) -> tuple[object, ...]:
         return (Meta, (self.url,))
@@ -121,11 +122,17 @@ class Meta:
             yield c
         owned.renewed(asked_at)
 
-    def _prepare(self) -> None:
+    def _prepare(self, create: bool) -> None:
         with self.read() as c:  # every command opens the home: it must not wait for, nor hold up, a writer
             known = sa.inspect(c).has_table("home")
             if known and c.execute(sa.select(tables.home.c.version)).scalar() == tables.VERSION:
                 return
+        if not known and not create:
+            raise MachineError(
+                "home.missing",
+                "meta is empty: nothing was ever defined in it",
+                "Correct the setting meta.url, or run `headwater run FILE.sql`, which creates a home.",
+            )
         with self.write() as c:
             tables.home.create(c, checkfirst=True)
             version = c.execute(sa.select(tables.home.c.version)).scalar()
@@ -152,6 +159,14 @@ def _translated() -> Iterator[None]:
     except (sa.exc.OperationalError, sa.exc.InterfaceError, sa.exc.PendingRollbackError) as e:
         text = str(e.orig if isinstance(e, sa.exc.DBAPIError) else e).strip().splitlines()[0]
         raise _refusal(text) from e
+    except sa.exc.DatabaseError as e:
+        if not any(words in str(e.orig) for words in ("not a database", "malformed")):
+            raise
+        raise MachineError(
+            "meta.unreachable",
+            f"meta cannot be read: {e.orig}",
+            "Restore meta.db from a backup; if this directory is not a home, choose another with --home.",
+        ) from e
 
 
 def _refusal(text: str) -> MachineError:

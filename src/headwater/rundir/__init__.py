@@ -9,6 +9,28 @@ Never: ownership in meta (see `ownership.lease`); a file of the lake.
 
 from __future__ import annotations
 
-from headwater.rundir.files import FILES, FOLDERS, LAKE, LOCK, META, SOCKET, private_file, usable_home
+from headwater.rundir.files import (
+    FILES,
+    FOLDERS,
+    LAKE,
+    LOCK,
+    META,
+    SOCKET,
+    missing_parts,
+    private_file,
+    remove_parts,
+    usable_home,
+)
 
-__all__ = ["FILES", "FOLDERS", "LAKE", "LOCK", "META", "SOCKET", "private_file", "usable_home"]
+__all__ = [
+    "FILES",
+    "FOLDERS",
+    "LAKE",
+    "LOCK",
+    "META",
+    "SOCKET",
+    "missing_parts",
+    "private_file",
+    "remove_parts",
+    "usable_home",
+]

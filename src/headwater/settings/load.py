@@ -6,7 +6,7 @@ import difflib
 import shlex
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -39,9 +39,13 @@ class Given:
             values[name.strip()] = value
         return cls(file, values if master is None else values | {"spark.master": master})
 
+    def anywhere(self) -> Given:
+        """The same, for a process in another directory."""
+        return self if self.file is None else replace(self, file=str(Path(self.file).absolute()))
+
     def arguments(self) -> tuple[str, ...]:
         """The same, as arguments for a child process."""
-        file = () if self.file is None else ("--config", str(Path(self.file).absolute()))
+        file = () if self.file is None else ("--config", str(self.anywhere().file))
         return (*file, *(word for name, value in self.values.items() for word in ("--set", f"{name}={value}")))
 
 

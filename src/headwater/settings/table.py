@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from typing import Any
 
+from headwater.settings.places import meta_url, spark_master
 from headwater.settings.values import Kind, amount, duration, number, part
 
 DAY_S = 86400.0
@@ -76,8 +77,8 @@ def _setting(name: str, kind: Kind, default: str, doc: str, **more: Any) -> Any:
     return field(default=setting.value(default), metadata={"setting": setting})
 
 
-def _text(name: str, unset: str, doc: str, **more: Any) -> Any:
-    return _setting(name, TEXT, "", doc, unset=unset, **more)
+def _text(name: str, unset: str, doc: str, kind: Kind = TEXT, **more: Any) -> Any:
+    return _setting(name, kind, "", doc, unset=unset, **more)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -88,6 +89,7 @@ class Settings:
         "meta.url",
         "SQLite in the home",
         "The database of definitions and progress: a PostgreSQL URL.",
+        Kind(meta_url),
         secret=True,
         older_environment="HEADWATER_META",
     )
@@ -218,6 +220,7 @@ class Settings:
         "spark.master",
         "`local[N]` with N = `spark.slots`",
         "Where Spark runs: `local[N]` is this machine, `spark://host:7077` a cluster.",
+        Kind(spark_master),
     )
     spark_slots: int = _setting(
         "spark.slots",
@@ -337,4 +340,4 @@ def _shown(setting: Setting, value: Any) -> str:
 
 def unset(name: str) -> str:
     """What applies without a value, in words."""
-    return TABLE[name][1].unset if name in TABLE else ""
+    return TABLE[name][1].unset if name in TABLE else SPARK_CONF.unset

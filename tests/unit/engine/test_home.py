@@ -14,9 +14,11 @@ from headwater.cli import envelope
 from headwater.cli.app import app
 from headwater.engine.home import Home, is_home
 from headwater.engine.serve import wire
-from headwater.errors import HeadwaterError
+from headwater.engine.spark import conf
+from headwater.errors import DefinitionError, HeadwaterError
 from headwater.rundir import FILES, FOLDERS, files
 from headwater.rundir.lock import ServerLock, owner
+from headwater.source.postgres.upstream import PostgresUpstream
 
 READING = (
     ("status",),
@@ -83,16 +85,103 @@ def test_a_program_is_told_too_and_creates_a_home_only_with_a_connection(tmp_pat
                 ask()
             assert e.value.code == "home.missing"
         assert not (tmp_path / "home").exists()
-        said: list[str] = []
+
+
+WRONG_PASSWORD = (
+    "CREATE CONNECTION c WITH (type='postgres-cdc', hostname='h', username='u', database.name='d', "
+    "password='env:HW_NO_SUCH_NAME')"
+)
+
+
+def test_a_connection_that_cannot_be_created_leaves_no_home_behind(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    home = tmp_path / "new" / "home"
+    assert run("sql", "-c", WRONG_PASSWORD, "--home", str(home)) == DefinitionError.exit_status
+    said = capsys.readouterr().err
+    assert "HW_NO_SUCH_NAME" in said and "created the home" not in said
+    assert list(tmp_path.iterdir()) == []
+
+
+class _Session:
+    """A Spark session that nothing asks for more than its configuration."""
+
+    def __init__(self) -> None:
+        self.conf = {"spark.sql.extensions": conf.EXTENSION, "spark.sql.catalog.spark_catalog": conf.CATALOG}
+
+
+def test_a_run_that_can_define_nothing_leaves_no_home_behind(tmp_path: Path) -> None:
+    said: list[str] = []
+    with headwater.open(tmp_path / "home", spark=_Session()) as hw:  # type: ignore[arg-type]
         hw.on_notice = said.append
-        with pytest.raises(HeadwaterError, match="HW_NO_SUCH_NAME"):
-            hw.sql(
-                "CREATE CONNECTION c WITH (type='postgres-cdc', hostname='h', username='u', database.name='d', "
-                "password='env:HW_NO_SUCH_NAME')"
-            )
-        assert said == [f"created the home {tmp_path / 'home'}"]
-        hw.sql("SHOW TABLES")
-        assert len(said) == 1
+        with pytest.raises(DefinitionError, match="HW_NO_SUCH_NAME"):
+            hw.run(WRONG_PASSWORD)
+    assert said == [] and list(tmp_path.iterdir()) == []
+
+
+def test_what_was_in_the_directory_before_stays(tmp_path: Path) -> None:
+    (tmp_path / "logs").mkdir()
+    for name in ("notes.txt", "headwater.toml", "logs/mine.log"):
+        (tmp_path / name).touch()
+    with headwater.open(tmp_path) as hw:
+        for _ in range(2):  # a home that was removed can be created again
+            with pytest.raises(DefinitionError):
+                hw.sql(WRONG_PASSWORD)
+            assert sorted(p.name for p in tmp_path.rglob("*")) == ["headwater.toml", "logs", "mine.log", "notes.txt"]
+
+
+def test_an_empty_directory_stays_as_open_as_it_was(tmp_path: Path) -> None:
+    tmp_path.chmod(0o755)
+    with headwater.open(tmp_path) as hw, pytest.raises(DefinitionError):
+        hw.sql(WRONG_PASSWORD)
+    assert mode(tmp_path) == 0o755 and list(tmp_path.iterdir()) == []
+
+
+def test_a_new_home_that_another_server_uses_stays(tmp_path: Path) -> None:
+    home = Home.open(tmp_path / "home")
+    lock = ServerLock(home.path)
+    lock.take()
+    assert home.is_new
+    home.discard()
+    assert (home.path / "meta.db").exists()
+    lock.release()
+    home.discard()
+    assert not home.path.exists()
+
+
+def test_a_home_with_a_connection_stays_and_is_announced_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(PostgresUpstream, "check", lambda self: ())
+    said: list[str] = []
+    with headwater.open(tmp_path / "home") as hw:
+        hw.on_notice = said.append
+        hw.sql(WRONG_PASSWORD.replace("env:HW_NO_SUCH_NAME", "p"))
+        with pytest.raises(HeadwaterError):
+            hw.sql(WRONG_PASSWORD.replace("CONNECTION c", "CONNECTION d"))
+        assert hw.sql("SHOW CONNECTIONS")[0].rows.num_rows == 1
+    assert said == [f"created the home {tmp_path / 'home'}"]
+
+
+@pytest.mark.parametrize("found", [("lock",), ("meta.db",), ("lock", "warehouse/", "lake.id"), ("headwater.toml",)])
+@pytest.mark.parametrize("command", [*READING, ("settings",)], ids=" ".join)
+def test_a_command_that_reads_creates_nothing(
+    found: tuple[str, ...], command: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In a directory that is no home, or a home whose meta is lost, or elsewhere."""
+    for name in found:
+        (tmp_path / name).mkdir() if name.endswith("/") else (tmp_path / name).touch()
+    status = run(*command, "--home", str(tmp_path))
+    assert status == (0 if command == ("settings",) else 3)
+    said = "".join(capsys.readouterr())
+    assert ("home.missing" in said) == (command != ("settings",))
+    assert ("has a lake, but its meta is not there" in said) == ("lake.id" in found and command != ("settings",))
+    assert sorted(p.name for p in tmp_path.iterdir()) == sorted(name.rstrip("/") for name in found)
+    assert all(p.stat().st_size == 0 for p in tmp_path.iterdir() if p.is_file())
+
+
+def test_a_report_of_something_unexpected_is_not_written_to_a_directory_that_is_no_home(tmp_path: Path) -> None:
+    where = envelope.write_report(RuntimeError("a defect"), tmp_path)
+    where.unlink()
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_comparison_without_a_server_says_at_once_that_it_needs_one(
@@ -158,6 +247,22 @@ def test_an_open_home_is_closed_to_others_once_and_says_so(tmp_path: Path) -> No
     again = Home.open(home)
     again.meta.close()
     assert again.notices == ()
+
+
+def test_a_settings_file_in_a_closed_home_was_never_open(tmp_path: Path) -> None:
+    Home.open(tmp_path / "home").meta.close()
+    file = tmp_path / "home" / "headwater.toml"
+    file.touch(0o644)
+    again = Home.open(tmp_path / "home")
+    again.meta.close()
+    assert again.notices == () and mode(file) == 0o600
+
+
+def test_a_meta_that_is_no_database_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "meta.db").write_text("anything but a database" * 100)
+    assert run("status", "--home", str(tmp_path)) == 3
+    said = capsys.readouterr().err
+    assert "meta cannot be read: file is not a database" in said and "Restore meta.db from a backup" in said
 
 
 def test_a_directory_that_holds_more_than_a_home_keeps_its_mode(tmp_path: Path) -> None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import pickle
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import headwater
+from headwater import config
 from headwater.cli import envelope
 from headwater.cli.app import app
 from headwater.engine.home import Home
@@ -183,6 +185,12 @@ def test_an_unknown_name_gets_the_nearest_and_its_line(home: Path) -> None:
         ("base.files = 1.5", "must be a whole number from 1 to 1000000"),
         ("base.files = [1]", "must be a string or a number"),
         ("base.files = 2024-01-01", "must be a string or a number"),
+        ('meta.url = "mysql://u@h/d"', "must be a PostgreSQL URL, like 'postgresql://user@host/database'"),
+        ('meta.url = "h/d"', "must be a PostgreSQL URL"),
+        ('meta.url = "postgresql://u:p@h:54a2/d"', "must be a PostgreSQL URL"),
+        ('spark.master = "locl[2]"', "is 'locl[2]', and must be local[N]"),
+        ('spark.master = "local[0]"', "is 'local[0]', and must be local[N]"),
+        ('spark.master = "spark://host"', "is 'spark://host', and must be local[N]"),
         ('spark.conf.memory = "1g"', "is not a Spark setting"),
         ('spark.conf.spark.master = "x"', "has its own setting"),
         ('spark.conf.spark.sql.extensions = "x"', "is reserved by Headwater"),
@@ -192,6 +200,31 @@ def test_a_wrong_value_is_told_with_its_place_and_what_is_expected(home: Path, t
     found = refused(home, f"\n\n{text}\n")
     assert found.code == "settings.value"
     assert found.message.startswith(f"headwater.toml line 3: {text.split(' ')[0]} {expected}")
+
+
+@pytest.mark.parametrize(
+    "master",
+    [
+        *("local", "local[2]", "local[*]", "local[4,3]", "local[*, 3]", "local-cluster[2,1,1024]", "yarn"),
+        *("spark://host:7077", "spark://a-1.example:7077,b_2:7078", "spark://[::1]:7077", "k8s://https://host:6443"),
+    ],
+)
+def test_every_master_that_spark_knows_is_accepted(home: Path, master: str) -> None:
+    assert load(home, Given(values={"spark.master": f" {master} "})).spark_master == master
+
+
+def test_meta_may_be_named_as_libpq_allows_or_by_reference(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(home, 'meta.url = "postgres://u:p@h/d"')
+    assert load(home).meta_url == "postgresql://u:p@h/d"
+    write(home, 'meta.url = "postgresql://u:p@[::1]:5432/d"')
+    assert load(home).meta_url == "postgresql://u:p@[::1]:5432/d"
+    given = load(home, Given(values={"meta.url": "env:META_URL"}))
+    monkeypatch.setenv("META_URL", "postgres://u:p@h/d")
+    assert config.meta_url(home, given.meta_url) == "postgresql://u:p@h/d"
+    monkeypatch.setenv("META_URL", "mysql://u:hush@h/d")
+    with pytest.raises(InputError, match=r"env:META_URL: meta[.]url must be a PostgreSQL URL") as caught:
+        config.meta_url(home, given.meta_url)
+    assert caught.value.exit_status == 2 and "hush" not in str(caught.value)
 
 
 def test_the_place_is_right_behind_a_value_of_several_lines(home: Path) -> None:
@@ -297,10 +330,11 @@ def test_the_running_server_is_asked_for_what_it_works_with(home: Path, capsys: 
     hw = headwater.open(home, settings={"fold.age": "7min"})  # type: ignore[operator]
     found: list[Line] = hw.settings()
     assert {x.name: x.value for x in found}["fold.age"] == "7min"
-    listener = wire.serve(home / SOCKET, lambda m: remote.answer(_Only(found), m))  # type: ignore[arg-type]
+    listener = wire.serve(home / SOCKET, lambda m: remote.answer(_Only(hw, found), m))  # type: ignore[arg-type]
     try:
         assert command("settings", "--home", str(home), "--json") == 0
         asked = json.loads(capsys.readouterr().out)["result"]
+        assert asked["changed"] == [] and asked["refusal"] is None
         assert asked["running"] and {x["name"]: x["value"] for x in asked["settings"]}["fold.age"] == "7min"
         assert command("settings", "--home", str(home), "--json", "--set", "fold.age=8min") == 0
         own = json.loads(capsys.readouterr().out)["result"]
@@ -310,10 +344,59 @@ def test_the_running_server_is_asked_for_what_it_works_with(home: Path, capsys: 
 
 
 class _Only:
-    """A server that answers this one question."""
+    """A server that was started with these settings, and answers only questions about them."""
 
-    def __init__(self, found: list[Line]) -> None:
+    def __init__(self, hw: headwater.Headwater, found: list[Line]) -> None:
         self.settings = lambda: found
+        self.given = hw._settings_given.anywhere
+
+
+@pytest.fixture
+def server(home: Path, tmp_path: Path) -> Iterator[str]:
+    """The home of a server that was started with a command line of its own."""
+    (tmp_path / "given.toml").write_text("base.files = 5\nspark.conf.spark.executor.memory = '2g'\n")
+    hw = headwater.open(home, config=tmp_path / "given.toml", settings={"fold.age": "7min"})  # type: ignore[operator]
+    only = _Only(hw, hw.settings())
+    listener = wire.serve(home / SOCKET, lambda m: remote.answer(only, m))  # type: ignore[arg-type]
+    yield str(home)
+    listener.close()
+
+
+def changed(home: str, capsys: pytest.CaptureFixture[str]) -> list[str]:
+    assert command("settings", "--home", home) == 0
+    return capsys.readouterr().err.splitlines()
+
+
+def test_what_has_changed_since_the_server_read_it_is_told(
+    server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert changed(server, capsys) == [], "the home's own file is not what this server uses"
+    (tmp_path / "given.toml").write_text("\nbase.files = 6\nfold.age = '9min'\n")
+    monkeypatch.setenv("HEADWATER_FLUSH_INTERVAL", "1s")
+    path = tmp_path / "given.toml"
+    assert changed(server, capsys) == [
+        "⚠ flush.interval: the server uses 250ms (default), "
+        "a restart from here would use 1s (HEADWATER_FLUSH_INTERVAL)",
+        f"⚠ base.files: the server uses 5 ({path} line 1), a restart from here would use 6 ({path} line 2)",
+        f"⚠ spark.conf.spark.executor.memory: the server uses 2g ({path} line 2), "
+        "a restart from here would use what Headwater or Spark chooses (default)",
+    ]
+    assert command("settings", "--home", server, "--json") == 0
+    told = json.loads(capsys.readouterr().out)["result"]["changed"]
+    assert [(x["name"], x["value"]) for x in told] == [
+        ("flush.interval", "1s"),
+        ("base.files", "6"),
+        ("spark.conf.spark.executor.memory", ""),
+    ]
+
+
+def test_a_file_that_would_not_start_a_server_again_is_told(
+    server: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "given.toml").write_text("bse.files = 6\n")
+    (said,) = changed(server, capsys)
+    assert said.startswith("⚠ the server could not be restarted from here: ")
+    assert said.endswith("given.toml line 1: there is no setting bse.files")
 
 
 def test_a_wrong_file_ends_a_run_before_it_makes_a_home(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

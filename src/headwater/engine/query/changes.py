@@ -12,7 +12,7 @@ from headwater.changelog.reader import read_transactions
 from headwater.engine.home import Home
 from headwater.errors import unknown_name
 from headwater.meta import connections, relations, segments
-from headwater.model import ConnectionInfo, Epoch, RelationInfo
+from headwater.model import ConnectionInfo, Epoch, RelationInfo, TableState
 from headwater.relation.changes import Changes
 from headwater.source.kinds import kind
 
@@ -28,7 +28,7 @@ def changelog_rows(
         if found is None:
             raise unknown_name("connection", connection, [x.name for x in connections.all(c)])
         shown = [r for r in relations.named(c) if r.view is None and r.table_origin.connection_id == found.id]
-    meant = shown if table is None else _named(shown, table)
+    meant = _one_each(shown if table is None else _named(shown, table))
     newest = epoch.index_of(found.id)
     upto = newest if last is None else min(last, newest)
     after = max(upto - NEWEST, 0) if first is None else max(first - 1, 0)
@@ -46,6 +46,17 @@ def _named(shown: list[RelationInfo], table: str) -> list[RelationInfo]:
         if len({r.table_origin.name for r in match}) == 1:
             return match
     raise unknown_name("table", table, [*(r.name for r in shown), *(r.table_origin.name for r in shown)])
+
+
+def _one_each(meant: list[RelationInfo]) -> list[RelationInfo]:
+    """One relation for each upstream table, so that each change is shown once: the one that shows most of its columns.
+
+    Preferably one that has not failed: it may have failed because such changes cannot be decoded.
+    """
+    best: dict[int, RelationInfo] = {}
+    for relation in sorted(meant, key=lambda r: (r.state is TableState.FAILED, -len(r.columns))):
+        best.setdefault(relation.table_origin.upstream_id, relation)
+    return [relation for relation in meant if best[relation.table_origin.upstream_id] is relation]
 
 
 def _of_table(

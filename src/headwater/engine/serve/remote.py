@@ -11,6 +11,7 @@ from headwater.engine.running import AS_IT_IS, Wanted
 from headwater.engine.serve.wire import Message, answers, call
 from headwater.errors import MachineError
 from headwater.rundir import SOCKET
+from headwater.settings.load import Given
 from headwater.settings.table import Line
 
 
@@ -33,6 +34,10 @@ class Answering(Protocol):
         """Every setting with its effective value."""
         ...
 
+    def given(self) -> Given:
+        """What its command line, or the program that opened it, sets."""
+        ...
+
 
 class Remote:
     """The server of a home, reached through its socket."""
@@ -53,6 +58,9 @@ class Remote:
 
     def settings(self) -> list[Line]:
         return [Line.of(v) for v in call(self._path, {"do": "settings"}).value]
+
+    def given(self) -> Given:
+        return Given(**call(self._path, {"do": "given"}).value)
 
     def close(self) -> None:
         """Does nothing: each request has its own connection."""
@@ -77,6 +85,9 @@ def answer(engine: Answering, request: Message) -> Message:
             return Message(engine.status().as_dict())
         case "settings":
             return Message([line.as_dict() for line in engine.settings()])
+        case "given":
+            given = engine.given()
+            return Message({"file": given.file, "values": dict(given.values)})
         case other:
             raise MachineError(
                 "server.unreachable",

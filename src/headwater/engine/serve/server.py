@@ -35,6 +35,7 @@ from headwater.engine.serve.pressure import Pressure
 from headwater.engine.serve.supervisor import Supervisor
 from headwater.engine.serve.watcher import Watcher
 from headwater.engine.spark import session as spark
+from headwater.engine.spark.launch import Launch
 from headwater.engine.status import sampler
 from headwater.engine.status.sampler import Sampler
 from headwater.engine.view.views import Views
@@ -93,6 +94,7 @@ class Server:
         self._given_session = session
         self._session: SparkSession | None = None
         self._session_ready = threading.Event()
+        self._launch = Launch()
         self._spark_lost: HeadwaterError | None = None  # why the last restart failed
         self._stopping = threading.Event()
         self._lock = ServerLock(home.path)
@@ -160,6 +162,7 @@ class Server:
     def stop(self) -> None:
         """Stops everything; work in flight is kept or redone by the next start."""
         self._stopping.set()
+        self._launch.cancel()  # nobody needs a Spark that is just starting
         self.home.live.server = None
         for loop in self._loops:
             loop.wake.set()
@@ -174,7 +177,7 @@ class Server:
                 loop.thread.join(60)
         self._best_effort("the last epoch", self._publish_last)
         if self._starter is not None:
-            self._starter.join(60)  # a Spark that is just starting would be orphaned
+            self._starter.join(60)  # its JVM would be orphaned
         if self._session is not None and self._given_session is None and self._spark_lost is None:
             self.home.live.failures.ending = True
             spark.stop(self._session)  # aborts a rewrite in progress, which leaves the base as it was
@@ -282,12 +285,13 @@ class Server:
         try:
             given = self._given_session
             self._session = (
-                spark.start(self.home.path, self.home.settings, self.home.storage)
+                spark.start(self.home.path, self.home.settings, self.home.storage, launch=self._launch)
                 if given is None
                 else spark.check_session(given)
             )
         except HeadwaterError as e:
-            self._fail(e)
+            if not self._stopping.is_set():
+                self._fail(e)
             return
         self._lock.record(spark.processes())
         self._session_ready.set()
@@ -302,7 +306,7 @@ class Server:
             log.error("spark died")
         self._session_ready.clear()
         try:
-            self._session = spark.restart(self.home.path, self.home.settings, self.home.storage)
+            self._session = spark.restart(self.home.path, self.home.settings, self.home.storage, self._launch)
         except Exception as e:
             self._spark_lost = described(e)
             raise

@@ -198,8 +198,13 @@ def _close_stdin(child: _Child) -> None:
 
 
 def _end(child: _Child) -> None:
-    """Stops a capture by closing its pipe; kills it if it hangs, which is safe by design."""
+    """Stops a capture by closing its pipe; kills it if it hangs, which is safe by design.
+
+    One that is only just starting has nothing to finish, and would notice the closed pipe only after seconds.
+    """
     _close_stdin(child)
+    if child.heard_at is None:
+        child.process.kill()
     try:
         child.process.wait(10)
     except subprocess.TimeoutExpired:

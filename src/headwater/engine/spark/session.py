@@ -14,6 +14,7 @@ from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 from headwater.engine.spark import conf
+from headwater.engine.spark.launch import Launch
 from headwater.engine.spark.machine import check_java, class_archive, jars
 from headwater.errors import HeadwaterError, MachineError, Retry
 from headwater.settings.table import DEFAULTS, Settings
@@ -40,9 +41,17 @@ def prepare_environment(settings: Settings = DEFAULTS) -> None:
 
 
 def start(
-    home: Path, settings: Settings = DEFAULTS, storage: Storage | None = None, *, java_options: str = ""
+    home: Path,
+    settings: Settings = DEFAULTS,
+    storage: Storage | None = None,
+    *,
+    java_options: str = "",
+    launch: Launch | None = None,
 ) -> SparkSession:
-    """Starts a session with Delta, as the settings say; Spark's own logs go to `home/logs`, never to the terminal."""
+    """Starts a session with Delta, as the settings say; Spark's own logs go to `home/logs`, never to the terminal.
+
+    A start that is cancelled with its `launch` raises, and leaves no JVM behind.
+    """
     check_java()
     if not java_options and class_archive().exists():
         java_options = f"-XX:SharedArchiveFile={class_archive()}"
@@ -53,29 +62,33 @@ def start(
     own = (_java_options(home, logs), java_options, public.get(JAVA_OPTIONS, ""))
     public[JAVA_OPTIONS] = " ".join(options for options in own if options)
     secrets = conf.secrets_of(settings)
+    launch = launch or Launch()
     try:
-        _launch(public, secrets, logs / "spark.log")
-        builder: Any = SparkSession.builder
-        session: SparkSession = builder.config(map=public).getOrCreate()
+        with launch.in_progress():
+            _launch(public, secrets, logs / "spark.log", launch)
+            builder: Any = SparkSession.builder
+            session: SparkSession = builder.config(map=public).getOrCreate()
+            session.sparkContext.setLogLevel("WARN")
     except Exception as e:
+        if launch.cancelled:
+            _forget()
         where = "" if conf.is_local(public["spark.master"]) else f" on {public['spark.master']}"
         raise MachineError(
             "spark.failed", f"Spark did not start{where}", f"See {logs / 'spark.log'} for the reason."
         ) from e
-    session.sparkContext.setLogLevel("WARN")
     _log_to(logs / "pyspark.log")
     _silence_disconnects(session)
     return session
 
 
-def _launch(public: dict[str, str], secrets: dict[str, str], log: Path) -> None:
+def _launch(public: dict[str, str], secrets: dict[str, str], log: Path, launch: Launch) -> None:
     """Starts the JVM with its output in a file: VACUUM, for one, prints to stdout, which belongs to the user.
 
     Secrets are sent to the running JVM, through a socket that requires a token: anyone can read its command line.
     """
     gateway = None
     if SparkContext._gateway is None:  # otherwise a JVM of this process has outlived its sessions
-        with log.open("ab") as f:
+        with log.open("ab") as f, launch.noting_process():
             # in its own process session: a signal to our group (Ctrl-C, `timeout`, a closed terminal) is ours to handle
             kwargs = {"stdout": f, "stderr": f, "start_new_session": True}
             options = SparkConf().setAll(list(public.items()))
@@ -101,10 +114,10 @@ def _stopped_by_cluster() -> bool:
         return False
 
 
-def restart(home: Path, settings: Settings, storage: Storage) -> SparkSession:
+def restart(home: Path, settings: Settings, storage: Storage, launch: Launch) -> SparkSession:
     """A session on a new JVM, after the old one has exited. Sessions of the old one are unusable."""
     _forget()
-    return start(home, settings, storage)
+    return start(home, settings, storage, launch=launch)
 
 
 def stop(session: SparkSession) -> None:

@@ -118,7 +118,7 @@ def _connection(seen: _Snapshot, x: ConnectionInfo) -> ConnectionStatus:
         state=state,
         index=x.committed_index,
         position=x.position,
-        lag_s=lag.seconds if lag else _silence(seen.c, x, state),
+        lag_s=lag.seconds if lag else _silence(seen.c, x, state, error),
         lag_bytes=lag.bytes if lag else None,
         slot_bytes=end.kept_bytes if end else None,
         slot_limit_bytes=end.limit_bytes if end else None,
@@ -128,9 +128,12 @@ def _connection(seen: _Snapshot, x: ConnectionInfo) -> ConnectionStatus:
     )
 
 
-def _silence(c: Connection, x: ConnectionInfo, state: ConnectionState) -> float | None:
-    """How long the changelog has not grown, if the upstream's position is unknown: an upper bound of the lag."""
-    if state is ConnectionState.RUNNING or not x.position:
+def _silence(c: Connection, x: ConnectionInfo, state: ConnectionState, error: Mapping[str, str]) -> float | None:
+    """How long the changelog has not grown, if the upstream's position is unknown: an upper bound of the lag.
+
+    None while it is about to become known: the capture runs, and nothing is wrong.
+    """
+    if (state is ConnectionState.RUNNING and not error) or not x.position:
         return None
     return time.time() - connections.position_at(c, x.id)
 

@@ -109,3 +109,23 @@ def test_a_change_appears_once_while_its_table_is_being_resynced(log: Log) -> No
     finally:
         with log.home.meta.write() as c:
             relations.remove(c, beside)
+
+
+def test_a_change_appears_once_if_two_tables_follow_one_upstream_table(log: Log) -> None:
+    narrow, wide = COLUMNS, (*COLUMNS, Column("name", "STRING", UpstreamType("text", 25), True))
+    with log.home.meta.write() as c:
+        added = [
+            add_table(c, name, columns, ("id",), connection_id=log.id, upstream_id=1, upstream="public.orders")
+            for name, columns in (("orders_wide", wide), ("orders_again", narrow))
+        ]
+    try:
+        assert indexes(log) == [1, 2, 3, 4]
+        assert indexes(log, "public.orders") == indexes(log, "orders_again") == [1, 4]
+        changes = LoggedChanges(log.home.storage, log.home.meta)
+        epoch = Epoch(1, 0.0, (EpochEntry(log.id, 4, "0/0"),))
+        (shown,) = changelog_rows(log.home, changes, epoch, "pg", "public.orders", None, None)
+        assert "name" in shown["after"][0].as_py(), "as the table with most columns shows it"
+    finally:
+        with log.home.meta.write() as c:
+            for id in added:
+                relations.remove(c, id)

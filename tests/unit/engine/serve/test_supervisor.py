@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 import threading
@@ -182,9 +183,18 @@ def test_a_capture_that_is_started_again_is_told_again_to_wait(supervised: Super
 
 
 def test_what_is_not_wanted_any_more_ends(supervised: Supervised) -> None:
+    supervised.tell("alive")
+    wait_for(lambda: supervised.child.heard_at is not None, "it is heard")
     capture = supervised.child
     supervised.want(set())
     assert capture.process.poll() == 0 and supervised.pids() == []
+
+
+def test_a_capture_that_is_only_just_starting_is_not_waited_for(supervised: Supervised) -> None:
+    """Until it has loaded everything, which takes seconds, it would not even notice that its pipe has closed."""
+    capture = supervised.child
+    supervised.stop_all()
+    assert capture.process.poll() == -signal.SIGKILL
 
 
 def test_nothing_is_started_any_more_once_all_have_been_stopped(supervised: Supervised) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,10 +12,13 @@ from headwater.engine.home import Home
 from headwater.engine.live import Lag
 from headwater.engine.status import sampler as pulse
 from headwater.engine.status.sampler import Sampler
+from headwater.engine.status.status import status_of
 from headwater.errors import DataError, Retry, SourceError
 from headwater.meta import connections, relations, spans
 from headwater.model import ConnectionState, Control, ScanResult, Span, TableState
 from headwater.source.upstream import LogEnd
+from headwater.sql import listing
+from headwater.sql.parse import parse
 from support.defined import home_with
 
 
@@ -100,6 +104,61 @@ def test_an_upstream_that_does_not_answer_is_left_alone_for_a_while(
     assert seen.log_end(1) is None and seen.lag(1, "0/10") == Lag(16, 20.0)
     clock.now += 2
     assert seen.lag(1, "0/10") is None, "nobody knows any more"
+
+
+def test_an_upstream_that_accepts_connections_and_is_silent_is_reported_with_since_when(
+    home: Home, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its capture waits for the log, which is nothing unusual: it stays `running`."""
+    seen = Sampler(home)
+
+    class Upstream:
+        def log_end(self, since: str) -> LogEnd:
+            if hangs:
+                for _ in range(2):  # the other loop goes on while this one waits for the answer
+                    clock.now += pulse.SILENT_S - 1
+                    seen.look()
+                    told.append(status_of(home, None).connections[0].error)
+                raise SourceError("source.unreachable", "timeout", "Wait.", Retry.AUTO)
+            return LogEnd("0/20", 16, 100, None)
+
+    monkeypatch.setattr(pulse, "upstream_of", lambda meta, id: Upstream())
+    answered = datetime.datetime(2026, 5, 4, 3, 2, 1, tzinfo=datetime.UTC)
+    monkeypatch.setattr(pulse, "_now", lambda: answered)
+    told: list[str] = []
+    hangs = False
+    seen.ask()
+    hangs = True
+    seen.ask()
+    shown = "the upstream has not answered since 2026-05-04 03:02:01 UTC"
+    assert told == ["", shown], "after a while, and not at once"
+    rows = listing.run(home, parse("SHOW CONNECTIONS")[0]).rows
+    assert rows is not None
+    (row,) = rows.to_pylist()
+    assert row["error"] == f"{shown} (source.unreachable)"
+    assert status_of(home, None).tables[0].error == shown
+    for _ in range(3):
+        seen.look()
+    assert home.live.counters.counted("headwater_errors_total") == {"source.unreachable": 1}
+    clock.now += pulse.ASK_AGAIN_S + 1
+    hangs = False
+    seen.ask()
+    seen.look()
+    assert status_of(home, None).connections[0].error == ""
+
+
+def test_an_upstream_that_refuses_is_not_silent(home: Home, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Upstream:
+        def log_end(self, since: str) -> LogEnd:
+            raise SourceError("source.authentication", "wrong password", "Correct it.")
+
+    monkeypatch.setattr(pulse, "upstream_of", lambda meta, id: Upstream())
+    seen = Sampler(home)
+    for _ in range(5):
+        seen.ask()
+        clock.now += pulse.ASK_AGAIN_S + 1
+        seen.look()
+    assert status_of(home, None).connections[0].error == ""
 
 
 def test_an_upstream_that_its_capture_cannot_reach_is_not_asked(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:

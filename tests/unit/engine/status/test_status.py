@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
+from headwater.engine.failures import Who
 from headwater.engine.home import Home
 from headwater.engine.live import Lag
 from headwater.engine.status.status import status_of
@@ -204,6 +205,20 @@ def test_without_a_server_nothing_runs_and_the_lag_is_the_silence(home: Home) ->
             connections.set_state(c, 1, state)
         x = status_of(home, None).connections[0]
         assert x.state == shown and x.lag_s == pytest.approx(100, abs=10)
+
+
+def test_the_lag_behind_a_silent_upstream_is_the_time_without_progress(home: Home) -> None:
+    class Serves(Serving):
+        def lag(self, connection_id: int, position: str) -> Lag | None:
+            return None
+
+    with home.meta.write() as c:
+        c.execute(sa.update(meta_tables.connection).values(position_at=time.time() - 100))
+    assert status_of(home, Serves()).connections[0].lag_s is None, "it is about to be known"
+    silence = SourceError("source.unreachable", "the upstream has not answered since noon", "Wait.", Retry.AUTO)
+    home.live.failures.failed(Who("answer", connection=1), silence)
+    x = status_of(home, Serves()).connections[0]
+    assert (x.state, x.error) == ("running", silence.message) and x.lag_s == pytest.approx(100, abs=10)
 
 
 def test_a_status_of_many_tables_with_many_spans_is_cheap(home: Home) -> None:
