@@ -17,11 +17,8 @@ OURS = frozenset({INDEX, TXN, OP, MISSING, OLD, BEFORE, FROM})
 ORDER = "__order"  # reads: the order of layers
 NETTED = "__netted"  # netting: which row counts
 HASH = "__hash"  # comparisons: a row's digest
-FROM_BASE, FROM_KEYS, FROM_LAYER = (
-    "__base",
-    "__keys",
-    "__layer",
-)  # followed by a column's ordinal: the other side of a join
+# with a column's ordinal: the other side of a join
+FROM_BASE, FROM_KEYS, FROM_LAYER = "__base", "__keys", "__layer"
 _TEMPORARY = re.compile(f"{ORDER}|{NETTED}|{HASH}|(?:{FROM_BASE}|{FROM_KEYS}|{FROM_LAYER})\\d+")
 
 
