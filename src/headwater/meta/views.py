@@ -26,11 +26,16 @@ class Barrier:
 
 @dataclass(frozen=True, slots=True)
 class Fill:
-    """The fill of a view: the epoch at which its inputs are read, and in how many slices, cut in which way."""
+    """The fill of a view: the epoch at which its inputs are read, and in how many slices.
+
+    With an `input`, slices are of that one's rows: by ranges of its first key column that begin at the `cuts`, or by a
+    hash of its key. Without one they are of the view's own rows.
+    """
 
     epoch: int
     slices: int
-    way: str
+    input: int = 0
+    cuts: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,14 +126,19 @@ def set_fill(c: Connection, relation_id: int, fill: Fill | None) -> None:
 def fill(c: Connection, relation_id: int) -> Fill | None:
     """The fill that a view is in, or was last in."""
     text = c.execute(sa.select(view.c.fill).where(view.c.relation_id == relation_id)).scalar()
-    return Fill(**json.loads(text)) if text else None
+    return _fill(text) if text else None
+
+
+def _fill(text: str) -> Fill:
+    found = json.loads(text)
+    return Fill(found["epoch"], found["slices"], found["input"], tuple(found["cuts"]))
 
 
 def fill_epochs(c: Connection) -> dict[int, int]:
     """The epoch at which each view is being filled, for views without a version."""
     filled = sa.select(version.c.relation_id)
     rows = c.execute(sa.select(view.c.relation_id, view.c.fill).where(view.c.relation_id.not_in(filled)))
-    return {row.relation_id: Fill(**json.loads(row.fill)).epoch for row in rows if row.fill}
+    return {row.relation_id: _fill(row.fill).epoch for row in rows if row.fill}
 
 
 def add_version(c: Connection, relation_id: int, epoch_id: int) -> None:

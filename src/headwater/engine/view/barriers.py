@@ -25,6 +25,7 @@ class Meeting:
         self.versions = {
             id: {b.number for b in self.barriers if b.epoch in found} for id, found in at.items() if id in self._known
         }
+        self._fills = set(views.fill_epochs(c).values())
         self.wants = {r.id: self._want(r, begun.get(r.id, 0)) for r in known if r.id in self.versions}
 
     def target(self, relation: RelationInfo) -> Barrier | None:
@@ -33,7 +34,9 @@ class Meeting:
         return barrier.target(want.after, self.barriers, barrier.usable_by(want.inputs, self.versions), want.least_rank)
 
     def kept(self) -> set[int]:
-        return barrier.kept(self.barriers, self.versions, self.wants)
+        """The numbers of the barriers that somebody needs. A view that is being filled will have its version at one."""
+        filling = {b.number for b in self.barriers if b.epoch in self._fills}
+        return barrier.kept(self.barriers, self.versions, self.wants) | filling
 
     def due(self, newest: Epoch) -> bool:
         """Whether the newest epoch is to become a barrier, or another one at the same epoch is needed."""

@@ -13,17 +13,17 @@ from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 
+import numpy as np
 import pyarrow as pa
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
-from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as fn
 from sqlalchemy.engine import Connection
 
 from headwater import crash
 from headwater.backfill.files import FileWriter, scan_label
-from headwater.decode.values import arrow_schema
+from headwater.decode.values import arrow_schema, arrow_type
 from headwater.engine.home import Home
 from headwater.engine.query.between import At, Frames, at, unready
 from headwater.engine.query.read import Reader
@@ -37,9 +37,11 @@ from headwater.ownership.lease import Lease, Leases
 from headwater.ownership.names import Name
 from headwater.ownership.permit import Permit
 from headwater.relation import base
+from headwater.relation.keys import literal
 from headwater.relation.schema import quoted
 from headwater.storage import Storage
-from headwater.view import recompute
+from headwater.view import recompute, shape
+from headwater.view.slices import Slices, slice_of, slices
 
 POOL = "fills"
 ROWS_PER_SLICE = 5_000_000  # of the largest input: each slice reads the other inputs again
@@ -79,7 +81,7 @@ class Filler:
 
     def begin(self, relation: RelationInfo) -> str:
         """Fixes epoch and slices, and creates the base; returns what it has to wait for instead, as text."""
-        self._trees.of(relation)  # analysed first: this may fail
+        way = slices(self._trees.of(relation))  # analysed first: this may fail
         version = base.create(self._home.storage, relation)
         with self._home.meta.owned(self._lease(relation)) as c:
             if relations.get_or_none(c, relation.id) is None:
@@ -89,12 +91,28 @@ class Filler:
             if epoch is None:
                 return waits or "its inputs to meet at an epoch"
             relations.set_base_version(c, relation.id, version)
-            count = _slices(c, relation)
-            views.set_fill(c, relation.id, Fill(epoch.id, count, "hash"))
-            spans.add(c, relation.id, slice_spans(count), 0.0)
+            fill = self._cut(c, relation, epoch, way)
+            views.set_fill(c, relation.id, fill)
+            spans.add(c, relation.id, slice_spans(fill.slices), 0.0)
             relations.set_planned(c, relation.id, True)
             relations.set_state(c, relation.id, TableState.FILLING)
         return ""
+
+    def _cut(self, c: Connection, relation: RelationInfo, epoch: Epoch, way: Slices) -> Fill:
+        """How many slices, by the rows of the largest input, and what they are slices of."""
+        assert relation.view is not None
+        inputs = [relations.get(c, id) for id in relation.view.inputs]
+        rows = {r.id: spans.rows(c, r.id) for r in inputs}
+        wanted = int(relation.options.get("backfill.rows_per_span", ROWS_PER_SLICE))
+        count = max(1, min(MOST_SLICES, math.ceil(max(rows.values(), default=0) / wanted)))
+        if way.kind == "one" or count == 1:
+            return Fill(epoch.id, 1)
+        if way.kind != "spans":
+            return Fill(epoch.id, count)
+        largest = max((r for r in inputs if r.name in way.inputs), key=lambda r: rows[r.id])
+        found = at(c, largest, epoch)
+        cuts = () if found is None else _cuts(self._home.storage, found, count)
+        return Fill(epoch.id, len(cuts) + 1 if cuts else count, largest.id, cuts)
 
     def write(self, relation: RelationInfo, slice: SpanInfo) -> int:
         """Writes one slice and records it; returns its rows. On an error the slice becomes pending again."""
@@ -128,10 +146,11 @@ class Filler:
         with self._reader.session_for(POOL) as session, ExitStack() as stack, pool(session, POOL):
             frames = Frames(session, self._home, self._reader.overlays, stack)
             tree = self._trees.of(relation)
-            by_name = {x.relation.name: frames.of(x) for x in inputs}
+            number = slice_number(slice.span)
+            by_name = {x.relation.name: _part(frames.of(x), x.relation, fill, number) for x in inputs}
             rows = recompute(tree, by_name)
-            if fill.slices > 1:
-                rows = rows.where(_in_slice(relation, slice_number(slice.span), fill.slices))
+            if fill.slices > 1 and not fill.input:
+                rows = slice_of(shape(tree), rows, number, fill.slices)
             task = _Write(self._home.storage, relation, lease.permit, scan_label(slice.id))
             try:
                 return task.over(_sorted(relation, rows))
@@ -153,17 +172,36 @@ def _common_epoch(c: Connection, relation: RelationInfo) -> Epoch | None:
     return None
 
 
-def _slices(c: Connection, relation: RelationInfo) -> int:
-    """How many slices: by the rows of the largest input."""
-    assert relation.view is not None
-    wanted = int(relation.options.get("backfill.rows_per_span", ROWS_PER_SLICE))
-    largest = max((spans.rows(c, id) for id in relation.view.inputs), default=0)
-    return max(1, min(MOST_SLICES, math.ceil(largest / wanted)))
+def _cuts(storage: Storage, found: At, count: int) -> tuple[int, ...]:
+    """Where ranges of the first key column begin that have about equally many files; empty: it has no ranges."""
+    column = found.relation.key_columns[0]
+    files = base.ranges(storage, found.relation.base_path, column.name) if column.lake_type in base.RANGED else None
+    if files is None or files.num_rows < count:
+        return ()
+    lows = np.sort(base.as_numbers(files["low"]).to_numpy())
+    places = [round(i * len(lows) / count) for i in range(1, count)]
+    return tuple(dict.fromkeys(int(lows[i]) for i in places if lows[i] > lows[0]))
 
 
-def _in_slice(relation: RelationInfo, number: int, count: int) -> Expression:
-    """Whether a stored row belongs to a slice: by a hash of its key, which Spark evaluates where the key is known."""
-    return fn.pmod(fn.xxhash64(*(fn.col(quoted(k)) for k in relation.key)), fn.lit(count)) == number
+def _part(rows: DataFrame, relation: RelationInfo, fill: Fill, number: int) -> DataFrame:
+    """What a slice reads of an input: all of it, unless slices are of this input's rows."""
+    if relation.id != fill.input:
+        return rows
+    if not fill.cuts:
+        digest = fn.xxhash64(*(fn.col(quoted(k)) for k in relation.key))
+        return rows.where(fn.pmod(digest, fn.lit(fill.slices)) == number)
+    column = relation.key_columns[0]
+    own, type = fn.col(quoted(column.name)), arrow_type(column.lake_type)
+    bounds = [
+        literal(pa.scalar(cut, _NUMBER.get(column.lake_type, type)).cast(type), column.lake_type) for cut in fill.cuts
+    ]
+    if number == 0:
+        return rows.where(own.isNull() | (own < bounds[0]))
+    above = own >= bounds[number - 1]
+    return rows.where(above if number == len(bounds) else above & (own < bounds[number]))
+
+
+_NUMBER = {"DATE": pa.int32()}  # days since 1970
 
 
 def _sorted(relation: RelationInfo, rows: DataFrame) -> DataFrame:
