@@ -6,6 +6,6 @@ query as it was written; no text, repr or message that leaves here contains a pa
 Never: a write to a relation, other than through the log.
 
 `tokens`, `cursor` words · `parse`, `create`, `options`, `read_query` their syntax · `statements` as values · `steps`
-blocks · `same` equal definitions · `outcome` what one did · `execute` runs one: `define`, `control`, `listing`, `run_query` · `view` statements
-about views · `apply` a file of them · `ranges`, `refusal` messages
+blocks · `same` equal definitions · `execute` runs one: `define`, `control`, `listing`, `run_query`, with an `outcome` ·
+`view` statements about views · `apply` a file of them · `ranges`, `refusal` messages
 """

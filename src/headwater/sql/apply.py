@@ -14,12 +14,12 @@ from headwater.sql.parse import parse
 from headwater.sql.steps import Step, steps
 
 RETRY = Backoff(5.0, 30.0)
-QUESTIONS = (st.Query, st.Explain, st.Show, st.ShowCreate, st.Describe)
+QUESTIONS = (st.Query, st.Explain, st.ExplainView, st.Show, st.ShowCreate, st.Describe)
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A step that failed. `needs` names the failed connection that it depends on, which has the error."""
+    """A step that failed. `needs` names what it depends on and what failed: a connection, or a table or view."""
 
     step: Step
     error: HeadwaterError
@@ -49,11 +49,13 @@ class Definitions:
         """Tries every remaining step, in order."""
         refused: list[Refusal] = []
         away: dict[str, HeadwaterError] = {}  # connections that cannot be used now, and why
+        missing: dict[str, HeadwaterError] = {}  # the same for tables and views
         for step in self._waiting:
-            refusal = self._try(step, away)
+            refusal = self._try(step, away, missing)
             if refusal is None:
                 continue
             refused.append(refusal)
+            missing.update(dict.fromkeys(_made(step), refusal.error))
         self.refused = tuple(refused)
         self._waiting = [r.step for r in refused]
         self._pause_s = RETRY.after(self._pause_s)
@@ -95,7 +97,7 @@ class Definitions:
             "Do what each line says, then run the same file again (`headwater sql -f FILE` while a server runs).",
         )
 
-    def _try(self, step: Step, away: dict[str, HeadwaterError]) -> Refusal | None:
+    def _try(self, step: Step, away: dict[str, HeadwaterError], missing: dict[str, HeadwaterError]) -> Refusal | None:
         if isinstance(step.statements[0] if step.statements else None, QUESTIONS):
             self._say(f"{step.location}: `run` only takes definitions; use `headwater sql` for this")
             self._total -= 1
@@ -103,6 +105,9 @@ class Definitions:
         for name in _connections(step, st.CreateTable):
             if name in away:
                 return Refusal(step, away[name], name)
+        for name in _named(step):
+            if name in missing:
+                return Refusal(step, missing[name], name)
         try:
             results = self._carry_out(step)
         except FencedError:
@@ -130,7 +135,7 @@ def _lines(refused: Sequence[Refusal]) -> Iterator[str]:
         needed = [r.step.location for r in refused if r.needs and r.error is refusal.error]
         if needed:
             more = f" and {len(needed) - 5} more" if len(needed) > 5 else ""
-            yield f"  the same applies to {', '.join(needed[:5])}{more}: they need that connection"
+            yield f"  the same applies to {', '.join(needed[:5])}{more}: they need what it defines"
 
 
 def _stopped(failed: Sequence[tuple[str, HeadwaterError]]) -> Iterator[str]:
@@ -142,6 +147,19 @@ def _stopped(failed: Sequence[tuple[str, HeadwaterError]]) -> Iterator[str]:
 
 def _first(error: HeadwaterError) -> str:
     return f"{error.message.splitlines()[0] if error.message else ''} ({error.code})"
+
+
+def _made(step: Step) -> list[str]:
+    """The tables and views that a step creates, in lower case."""
+    kinds = st.CreateTable | st.CreateView | st.CreateMaterializedView
+    return [s.name.lower() for s in step.statements if isinstance(s, kinds)]
+
+
+def _named(step: Step) -> list[str]:
+    """What the views of a step may name, in lower case, besides what it creates itself."""
+    made = set(_made(step))
+    views = (s for s in step.statements if isinstance(s, st.CreateView | st.CreateMaterializedView))
+    return sorted({name for s in views for name in s.query.identifiers} - made)
 
 
 def _connections(step: Step, kind: type[st.CreateTable] | type[st.CreateConnection]) -> list[str]:

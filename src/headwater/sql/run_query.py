@@ -18,6 +18,7 @@ from headwater.meta.plain_views import PlainView
 from headwater.sql.parse import parse
 from headwater.sql.refusal import refusal
 from headwater.sql.statements import ChangelogCall, Query
+from headwater.sql.view import names
 
 
 def run_query(
@@ -38,20 +39,19 @@ def run_query(
         behind = at.behind({call.connection for q in (query, *(q for _, q in queries)) for call in q.changelog_calls})
         _refuse_old(behind, wanted.max_age_s)
         shown = _Functions(at)
-        known = [*reader.names(), *(name for name, _ in queries)]
         for name, own in queries:
             text = shown.in_place(own)
             try:
                 at.pooled.show(name, object(), partial(at.session.sql, text))
             except PySparkException as e:
-                refused = refusal(e, own, names=known)
+                refused = refusal(e, own, names=_names(at))
                 raise refused.reworded(f"view {name}: {refused.message}") from e
         text = prefix + shown.in_place(query)
         try:
             frame = plan(at.session.sql(text))
             rows = frame.toArrow()
         except (PySparkException, Py4JError) as e:  # a job that fails while running raises the second
-            raise refusal(e, query, prefix, known) from e
+            raise refusal(e, query, prefix, _names(at)) from e
         types = tuple(f.dataType.simpleString().upper() for f in frame.schema.fields)
         late = worth_saying(behind)
         return Result(tuple(frame.columns), types, rows, "", at.warnings, query.text, late, at.epoch.id, at.age_s)
@@ -77,6 +77,11 @@ class _Functions:
                 self._at.show_changes(name, call.relation, call.from_epoch, call.to_epoch)
             views.append(name)
         return query.with_views(tuple(views))
+
+
+def _names(at: Pinned) -> list[str]:
+    with at.home.meta.read() as c:
+        return names.names(c)
 
 
 def _parsed(text: str) -> Query:

@@ -6,9 +6,10 @@ Guarantees: the stored rows after a change equal those from scratch; their key i
 what has no incremental rule is recomputed, and the reason is given.
 Never: runs a Spark job, knows an epoch, or decides when a view moves (engine/).
 
-`plan` Spark's plan as a tree · `tree`, `build` operators and what identifies their rows · `rules` which rule maintains
-each · `shape` what is stored · `frames` operators as DataFrames · `changes`, `joins`, `groups` their signed rows ·
-`delta` a view's own · `slices` how a fill can be cut · `barrier` where views meet · `cost` when to recompute
+`inputs` what a query may see · `plan` Spark's plan as a tree · `tree`, `build` operators and what identifies their
+rows · `rules` which rule maintains each · `shape` what is stored · `frames` operators as DataFrames · `changes`,
+`joins`, `groups` their signed rows · `delta` a view's own · `slices` how a fill can be cut · `barrier` where views
+meet · `cost` when to recompute
 """
 
 from headwater.view.changes import Moved

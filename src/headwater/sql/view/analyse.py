@@ -13,7 +13,7 @@ from pyspark.sql.types import StructType
 
 from headwater.changelog.envelope import SCHEMA
 from headwater.engine.spark.conf import ALWAYS
-from headwater.errors import unknown_name
+from headwater.errors import DefinitionError, unknown_name
 from headwater.model import Column
 from headwater.relation.schema import quoted
 from headwater.sql.parse import parse
@@ -56,6 +56,9 @@ def analyse(
             if missing is not None and missing.lower() in known and missing.lower() not in stage.shown:
                 stage.show(missing.lower())
                 stage.direct.append(known[missing.lower()].name)
+            elif missing is not None and missing.lower() == statement.name.lower():
+                text = f"the query of {statement.name} names the view itself"
+                raise DefinitionError("view.input", text, "Name its inputs instead.") from e
             elif missing is None and stage.show_candidates(query):
                 continue  # what looked like another error may come from names that were not there
             else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -114,15 +115,10 @@ def plan_view(
 def _plan(
     session: SparkSession, statement: CreateMaterializedView, known: Mapping[str, Known]
 ) -> tuple[Analysed, Planned]:
-    own = statement.name.lower()
-    readable = {name: each for name, each in known.items() if name != own}
-    if own in statement.query.identifiers and own not in known:
-        # a column or an alias may have the name of the view: only Spark can tell
-        readable[own] = Known(statement.name, (Column("__itself", "INT", UpstreamType("", 0)),), 1)
-    found = analyse(session, statement, readable)
-    _check_inputs(statement, found, readable)
+    found = analyse(session, statement, known)
+    _check_inputs(statement, found, known)
     _check_columns(found.columns)
-    relations_below, plain_below = _below(found.names, readable)
+    relations_below, plain_below = _below(found.names, known)
     queries = [statement.query.text, *(p.query for p in plain_below)]
     if not relations_below:
         raise _input(
@@ -133,9 +129,12 @@ def _plan(
     whole = text.whole_text(statement.query, relations_below, plain_below, columns)
     made = planned(session, whole, inputs)
     if not text.takes_whole_rows(queries):
-        columns = {k.name: _needed(k, made, text.words(queries)) for k in relations_below}
-        whole = text.whole_text(statement.query, relations_below, plain_below, columns)
-        made = planned(session, whole, inputs)
+        for more in (set(), text.words(queries)):  # a column may be named in a place that makes no difference
+            columns = {k.name: _needed(k, made, more) for k in relations_below}
+            whole = text.whole_text(statement.query, relations_below, plain_below, columns)
+            with contextlib.suppress(SqlError):
+                made = planned(session, whole, inputs)
+                break
     uses = {k.name: _uses(k, columns[k.name]) for k in relations_below}
     return found, Planned(whole, made, relations_below, uses)
 
@@ -181,8 +180,6 @@ def _below(named: Sequence[str], known: Mapping[str, Known]) -> tuple[tuple[Know
 
 
 def _check_inputs(statement: CreateMaterializedView, found: Analysed, known: Mapping[str, Known]) -> None:
-    if statement.name.lower() in {name.lower() for name in found.names}:
-        raise _input(f"the query of {statement.name} names the view itself", "Read its inputs instead.")
     _, plain = _below(found.names, known)
     if text.calls_in([statement.query.text, *(p.query for p in plain)]):
         raise _input(

@@ -62,7 +62,7 @@ def over(c: Connection, found: Sequence[Object]) -> list[Object]:
     seen: dict[str, Object] = {x.name: x for x in found}
     waiting = list(found)
     while waiting:
-        for each in _directly_over(c, waiting.pop()):
+        for each in _directly_over(c, waiting.pop(0)):
             if each.name not in seen:
                 seen[each.name] = each
                 waiting.append(each)

@@ -87,13 +87,10 @@ def taken(kind: str, name: str, stored: str, given: str) -> DefinitionError:
 
 def listed(found: Iterable[Object]) -> str:
     """Objects in words: `materialized views a and b, view c`."""
-    parts = []
-    by_kind: dict[ObjectKind, list[str]] = {}
+    by_kind: dict[ObjectKind, list[str]] = {kind: [] for kind in ObjectKind}
     for each in found:
-        by_kind.setdefault(kind_of(each), []).append(each.name)
-    for kind, of_kind in by_kind.items():
-        parts.append(f"{kind}{'s' if len(of_kind) > 1 else ''} {_and(of_kind)}")
-    return ", ".join(parts)
+        by_kind[kind_of(each)].append(each.name)
+    return ", ".join(f"{kind}{'s' if len(of) > 1 else ''} {_and(sorted(of))}" for kind, of in by_kind.items() if of)
 
 
 def _and(words: list[str]) -> str:
