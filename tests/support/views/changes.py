@@ -25,16 +25,18 @@ class Writer:
     seed: int
     new_keys: Mapping[str, NewKey]
     vary: Mapping[str, Callable[[Any, random.Random], Any]] = field(default_factory=dict)  # by column
+    weights: Mapping[str, int] = field(default_factory=dict)  # how often a table's turn comes; 1 unless said
+    size: int = 8  # the least number of changes in a transaction
     random: random.Random = field(init=False)
     turns: list[tuple[str, Op]] = field(init=False, default_factory=list)
 
     def __post_init__(self) -> None:
         self.random = random.Random(self.seed)
 
-    def step(self, changes: int = 8) -> Step:
-        """A transaction of at least this many changes over at least two tables."""
+    def step(self) -> Step:
+        """A transaction over at least two tables."""
         found: list[Change] = []
-        while len(found) < changes or len({change.table for change in found}) < 2:
+        while len(found) < self.size or len({change.table for change in found}) < 2:
             name, op = self.turn()
             change = self.change(self.model.tables[name], op)
             if change is not None:
@@ -44,7 +46,7 @@ class Writer:
 
     def turn(self) -> tuple[str, Op]:
         if not self.turns:
-            self.turns = [(name, op) for name in self.model.tables for op in Op]
+            self.turns = [(t, op) for t in self.model.tables for _ in range(self.weights.get(t, 1)) for op in Op]
             self.random.shuffle(self.turns)
         return self.turns.pop()
 

@@ -17,6 +17,7 @@ from support.views.changes import Writer, next_number, pair_of
 from support.views.material import Key, Model, Row, Table, table
 
 SCALE = 0.002  # 3,000 orders
+WEIGHTS = {"lineitem": 10, "orders": 4, "customer": 2, "partsupp": 2}  # of changes, by table
 
 TABLES: tuple[Table, ...] = (
     table("region", "r_regionkey bigint, r_name string, r_comment string", "r_regionkey"),
@@ -80,7 +81,7 @@ def writer(model: Model, seed: int) -> Writer:
     """Transactions over all eight tables. A new line item goes to an order that is there."""
     single = {t.name: next_number(t.name) for t in TABLES if len(t.key) == 1}
     pairs = {"partsupp": pair_of("partsupp", "part", "supplier"), "lineitem": _next_line}
-    return Writer(model, seed, single | pairs, _VARY)
+    return Writer(model, seed, single | pairs, _VARY, WEIGHTS, size=24)
 
 
 def _next_line(model: Model, random: random.Random) -> Key:

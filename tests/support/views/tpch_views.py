@@ -46,7 +46,7 @@ LIMIT 10
 QUERIES["q04"] = """
 SELECT o_orderpriority, count(*) AS order_count
 FROM orders
-WHERE o_orderdate >= DATE '1993-07-01' AND o_orderdate < DATE '1993-10-01'
+WHERE o_orderdate >= DATE '1993-07-01' AND o_orderdate < DATE '1994-07-01'
   AND EXISTS (SELECT * FROM lineitem WHERE l_orderkey = o_orderkey AND l_commitdate < l_receiptdate)
 GROUP BY o_orderpriority
 ORDER BY o_orderpriority
@@ -66,7 +66,7 @@ QUERIES["q06"] = """
 SELECT sum(l_extendedprice * l_discount) AS revenue
 FROM lineitem
 WHERE l_shipdate >= DATE '1994-01-01' AND l_shipdate < DATE '1995-01-01'
-  AND l_discount BETWEEN 0.05 AND 0.07 AND l_quantity < 24
+  AND l_discount BETWEEN 0.03 AND 0.09 AND l_quantity < 24
 """
 
 QUERIES["q07"] = """
@@ -135,8 +135,8 @@ SELECT l_shipmode,
        sum(CASE WHEN o_orderpriority = '1-URGENT' OR o_orderpriority = '2-HIGH' THEN 1 ELSE 0 END) AS high_line_count,
        sum(CASE WHEN o_orderpriority <> '1-URGENT' AND o_orderpriority <> '2-HIGH' THEN 1 ELSE 0 END) AS low_line_count
 FROM orders, lineitem
-WHERE o_orderkey = l_orderkey AND l_shipmode IN ('MAIL', 'SHIP') AND l_commitdate < l_receiptdate
-  AND l_shipdate < l_commitdate AND l_receiptdate >= DATE '1994-01-01' AND l_receiptdate < DATE '1995-01-01'
+WHERE o_orderkey = l_orderkey AND l_shipmode IN ('MAIL', 'SHIP', 'RAIL', 'FOB') AND l_commitdate < l_receiptdate
+  AND l_shipdate < l_commitdate AND l_receiptdate >= DATE '1994-01-01' AND l_receiptdate < DATE '1996-01-01'
 GROUP BY l_shipmode
 ORDER BY l_shipmode
 """
@@ -155,7 +155,7 @@ QUERIES["q14"] = """
 SELECT 100.00 * sum(CASE WHEN p_type LIKE 'PROMO%' THEN l_extendedprice * (1 - l_discount) ELSE 0 END)
        / sum(l_extendedprice * (1 - l_discount)) AS promo_revenue
 FROM lineitem, part
-WHERE l_partkey = p_partkey AND l_shipdate >= DATE '1995-09-01' AND l_shipdate < DATE '1995-10-01'
+WHERE l_partkey = p_partkey AND l_shipdate >= DATE '1995-09-01' AND l_shipdate < DATE '1996-03-01'
 """
 
 QUERIES["q15"] = """
@@ -183,8 +183,8 @@ ORDER BY supplier_cnt DESC, p_brand, p_type, p_size
 QUERIES["q17"] = """
 SELECT sum(l_extendedprice) / 7.0 AS avg_yearly
 FROM lineitem, part
-WHERE p_partkey = l_partkey AND p_brand LIKE 'Brand#2%' AND p_container LIKE 'MED%'
-  AND l_quantity < (SELECT 0.4 * avg(l_quantity) FROM lineitem WHERE l_partkey = p_partkey)
+WHERE p_partkey = l_partkey AND (p_brand LIKE 'Brand#2%' OR p_container LIKE 'MED%')
+  AND l_quantity < (SELECT 0.6 * avg(l_quantity) FROM lineitem WHERE l_partkey = p_partkey)
 """
 
 QUERIES["q18"] = """
@@ -200,10 +200,11 @@ LIMIT 100
 QUERIES["q19"] = """
 SELECT sum(l_extendedprice * (1 - l_discount)) AS revenue
 FROM lineitem, part
-WHERE p_partkey = l_partkey AND l_shipmode IN ('AIR', 'REG AIR') AND l_shipinstruct = 'DELIVER IN PERSON'
-  AND (p_brand LIKE 'Brand#1%' AND p_container LIKE 'SM %' AND l_quantity BETWEEN 1 AND 11 AND p_size BETWEEN 1 AND 15
-    OR p_brand LIKE 'Brand#2%' AND p_container LIKE 'MED %' AND l_quantity BETWEEN 10 AND 20 AND p_size BETWEEN 1 AND 20
-    OR p_brand LIKE 'Brand#3%' AND p_container LIKE 'LG %' AND l_quantity BETWEEN 20 AND 30 AND p_size BETWEEN 1 AND 25)
+WHERE p_partkey = l_partkey AND l_shipmode IN ('AIR', 'REG AIR', 'TRUCK')
+  AND l_shipinstruct IN ('DELIVER IN PERSON', 'NONE')
+  AND (p_brand < 'Brand#40' AND p_container LIKE 'SM %' AND l_quantity BETWEEN 1 AND 21 AND p_size BETWEEN 1 AND 25
+    OR p_brand > 'Brand#20' AND p_container LIKE 'MED %' AND l_quantity BETWEEN 10 AND 30 AND p_size BETWEEN 1 AND 30
+    OR p_brand LIKE 'Brand#3%' AND p_container LIKE 'LG %' AND l_quantity BETWEEN 20 AND 40 AND p_size BETWEEN 1 AND 35)
 """
 
 QUERIES["q20"] = """

@@ -135,6 +135,11 @@ OF_EDGES = {
         "SELECT src, dst, min(weight) AS weight FROM (SELECT src, dst, weight FROM edge UNION ALL SELECT a.src, "
         "b.dst, a.weight + b.weight AS weight FROM edge a JOIN edge b ON a.dst = b.src) AS ways GROUP BY src, dst"
     ),
+    "ways of up to three edges": (
+        "WITH RECURSIVE way(src, dst, edges) AS (SELECT src, dst, 1 AS edges FROM edge UNION ALL "
+        "SELECT w.src, e.dst, w.edges + 1 AS edges FROM way w JOIN edge e ON w.dst = e.src WHERE w.edges < 3) "
+        "SELECT src, dst, min(edges) AS edges FROM way GROUP BY src, dst"
+    ),
     "edges without a way back": (
         "SELECT src, dst FROM edge e WHERE NOT EXISTS (SELECT 1 FROM edge b WHERE b.src = e.dst AND b.dst = e.src)"
     ),
