@@ -7,7 +7,7 @@ import random
 from decimal import Decimal
 from typing import Any
 
-from support.views import Table, Values, schema_of, settle
+from support.view_moves import Table, Values, schema_of, settle
 
 A = "id BIGINT; k INT; v DECIMAL(12,2); s STRING; tags ARRAY<STRING>; f DOUBLE; t TIMESTAMP; m MAP<STRING,INT>"
 B = "id BIGINT; k INT; n BIGINT; s STRING"

@@ -9,7 +9,7 @@ from decimal import Decimal
 from typing import Any
 
 from headwater.view import InputColumn, InputSchema
-from support.views import Table, Values, settle
+from support.view_moves import Table, Values, settle
 
 KINDS = ("INT", "BIGINT", "DECIMAL(10,2)", "STRING", "BOOLEAN", "DATE", "DOUBLE")
 LOOSE = "LOOSE"  # a double that depends on the order of additions: selected, never compared

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from headwater.view import read_plan, shape
 from headwater.view.rules import Rule
 from support.view_cases import QUERIES, change, two_tables
-from support.views import View, settle
+from support.view_moves import View, settle
 
 PLANS = Path(__file__).parent / "plans.txt"
 

@@ -8,8 +8,8 @@ import random
 import pytest
 from pyspark.sql import SparkSession
 
+from support.view_moves import View, settle
 from support.view_random import Queries, random_change, random_tables
-from support.views import View, settle
 
 SEED = int(os.environ.get("HEADWATER_SOAK_SEED", "0")) or random.SystemRandom().randrange(1 << 32)
 

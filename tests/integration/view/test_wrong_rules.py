@@ -10,7 +10,7 @@ from pyspark.sql import functions as fn
 
 from headwater.view import build, changes, frames
 from headwater.view.shape import WEIGHT
-from support.views import Step, Table, View, schema_of, settle
+from support.view_moves import Step, Table, View, schema_of, settle
 
 
 class OnlyNewVersions(Step):
