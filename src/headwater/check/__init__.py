@@ -5,5 +5,5 @@ Guarantees: compares every value of every row; memory does not depend on the tab
 Never: writes to the upstream or the lake; compares different moments of the two.
 
 `digest` rows to checksums, with `kernels` · `compare` two digests, then the keys behind a difference · `verify` one
-relation at one cut · `tables` all tables of a home
+relation at one cut · `tables` all tables of a home · `views` views against their queries
 """

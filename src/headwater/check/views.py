@@ -15,8 +15,8 @@ from headwater.errors import HeadwaterError
 from headwater.meta import epochs, relations, views
 from headwater.model import Epoch, RelationInfo
 from headwater.relation.schema import quoted
-from headwater.relation.signed import WEIGHT
 from headwater.view import difference, recompute, shape
+from headwater.view.signed import WEIGHT
 
 POOL = "verify"
 MOST_LISTED = 10

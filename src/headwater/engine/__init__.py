@@ -6,6 +6,6 @@ base. Never: `collect()` of table data; JVM internals; `sparkContext` outside `s
 
 `home` the directory · `failures`, `guard` errors and their retries · `running` queries and
 their `caller` · `counters`, `live`, `results` values that pass between them · `spark` the session and its jobs ·
-`query` relations at an epoch · `commit` bases, folds, epochs · `fill` backfill of tables · `status` status and metrics
-· `serve` the server's loops
+`query` relations at an epoch · `commit` bases, folds, epochs · `fill` backfill of tables · `view` fills and
+refreshes of views · `status` status and metrics · `serve` the server's loops
 """

@@ -14,14 +14,14 @@ from headwater.engine.home import Home
 from headwater.meta import changes as changes_of
 from headwater.meta import epochs, relations, runs, views
 from headwater.model import CoveredSpan, Delivery, Epoch, Layout, RelationInfo, Span, TableState
-from headwater.relation.images import Went, went
 from headwater.relation.keys import same
 from headwater.relation.overlay import Overlays
 from headwater.relation.read import dataframe, layers, resolved
 from headwater.relation.schema import UPSERT, quoted
-from headwater.relation.shown import shown_rows
-from headwater.relation.signed import WEIGHT, read_change, signed_rows, telescoped
 from headwater.source.names import FROM_KEYS, OP
+from headwater.view.images import Went, went
+from headwater.view.reading import shown_rows
+from headwater.view.signed import WEIGHT, read_change, signed_rows, telescoped
 
 MOST_CHANGES = 1_000_000  # of an input in one step; beyond it the view is recomputed
 
@@ -165,7 +165,9 @@ class MovedTable:
 
     def _delta(self) -> DataFrame:
         relation, session, storage = self.before.relation, self.frames.session, self.frames.home.storage
-        over = CoveredSpan(Span(None, None), self.before.index, self.before.index, (), relation.origin.connection_id)
+        over = CoveredSpan(
+            Span(None, None), self.before.index, self.before.index, (), changes_of.connection_of(relation)
+        )
         layout = Layout(relation.id, self.before.layout.base_version, (over,), True, relation.schema_version)
         overlay = self.frames.stack.enter_context(self.deltas.use(relation, layout, self.after.index))
         columns = [fn.col(quoted(c.name)) for c in relation.columns]

@@ -36,7 +36,7 @@ from headwater.ownership.lease import Leases
 from headwater.relation.base import few_files
 from headwater.relation.overlay import Overlay, Overlays
 from headwater.relation.read import base_at, dataframe, empty, layers, lost
-from headwater.relation.shown import shown
+from headwater.view.reading import shown
 
 FEW_CHANGES = 50_000  # of a changelog; more than this are read from files
 

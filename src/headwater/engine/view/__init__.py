@@ -1,6 +1,6 @@
 """Materialized views: filled from their inputs at one epoch, then moved from barrier to barrier.
 
-In: definitions in meta, the tree of each query (`headwater.view`), relations between epochs. Out: slices in a view's
+In: definitions in meta, the tree of each query, relations between epochs. Out: slices in a view's
 base, then one run per refresh, published with the version that it leads to.
 Guarantees: a version equals the view's query over its inputs at that epoch; a refresh that dies leaves nothing but
 files that nobody refers to. Never: a commit to a base outside the committer; a Spark job for a view whose inputs have

@@ -10,7 +10,7 @@ from headwater.meta import epochs, runs
 from headwater.model import RelationInfo, RunInfo
 from headwater.ownership.lease import Lease
 from headwater.relation.runs import GROWTH, MERGED_BYTES, MERGED_ROWS, folder
-from headwater.relation.signed import read_change, telescoped, write_change
+from headwater.view.signed import read_change, telescoped, write_change
 
 FEWEST = 4  # runs that are merged at once: fewer would write each row more often than reads gain
 

@@ -26,8 +26,8 @@ from headwater.ownership.lease import Lease, Leases
 from headwater.ownership.names import Name
 from headwater.relation.overlay import Overlays
 from headwater.relation.runs import folder
-from headwater.relation.signed import WEIGHT, Change, change, write_change
 from headwater.view.cost import why_full
+from headwater.view.signed import WEIGHT, Change, change, write_change
 
 POOL = "views"
 

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from headwater.decode.values import arrow_schema
 from headwater.model import Column, Op, RelationInfo, TableState, UpstreamType, ViewOrigin
-from headwater.relation.images import went
 from headwater.relation.schema import GONE, UPSERT, key_struct
-from headwater.relation.signed import WEIGHT, Change, change, signed_rows, telescoped
 from headwater.source.names import BEFORE, OLD, OP
+from headwater.view.images import went
+from headwater.view.signed import WEIGHT, Change, change, signed_rows, telescoped
 
 TYPE = UpstreamType("", 0)
 COLUMNS = (Column("k", "BIGINT", TYPE), Column("v", "STRING", TYPE))

@@ -21,8 +21,7 @@ from headwater.relation.net import named_by
 from headwater.relation.schema import GONE, UPSERT, overlay_schema
 from headwater.source.names import FROM, INDEX, MISSING, OP, TXN
 from headwater.storage import Storage
-
-WEIGHT = "__w"  # -1: the row went; +1: it came
+from headwater.view.shape import WEIGHT
 
 
 @dataclass(frozen=True, slots=True)
