@@ -115,6 +115,7 @@ def test_every_crash_point_has_a_test_that_kills_there() -> None:
     listed = r'crash\.POINTS if p\.split\("\."\)\[0\] in \((.*?)\)'  # a test runs over these stages
     (stages,) = re.findall(listed, (faults / "test_capture.py").read_text(encoding="utf-8"))
     chains = (faults / "test_server.py").read_text(encoding="utf-8").split("CHAINS = (")[1].split("\n)")[0]
+    chains += (faults / "test_views.py").read_text(encoding="utf-8").split("CHAIN = (")[1].split("\n")[0]
     covered = [name for name in POINTS if f'"{name.split(".")[0]}"' in stages or f'"{name}"' in chains]
     assert covered == list(POINTS)
     code = "\n".join(p.read_text(encoding="utf-8") for p in (ROOT / "src").rglob("*.py"))

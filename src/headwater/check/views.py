@@ -16,7 +16,7 @@ from headwater.meta import epochs, relations, views
 from headwater.model import Epoch, RelationInfo
 from headwater.relation.schema import quoted
 from headwater.view import difference, recompute, shape
-from headwater.view.signed import WEIGHT
+from headwater.view.shape import WEIGHT
 
 POOL = "verify"
 MOST_LISTED = 10

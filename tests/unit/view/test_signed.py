@@ -13,7 +13,8 @@ from headwater.model import Column, Op, RelationInfo, TableState, UpstreamType, 
 from headwater.relation.schema import GONE, UPSERT, key_struct
 from headwater.source.names import BEFORE, OLD, OP
 from headwater.view.images import went
-from headwater.view.signed import WEIGHT, Change, change, signed_rows, telescoped
+from headwater.view.shape import WEIGHT
+from headwater.view.signed import Change, change, signed_rows, telescoped
 
 TYPE = UpstreamType("", 0)
 COLUMNS = (Column("k", "BIGINT", TYPE), Column("v", "STRING", TYPE))

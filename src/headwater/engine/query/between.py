@@ -21,7 +21,8 @@ from headwater.relation.schema import UPSERT, quoted
 from headwater.source.names import FROM_KEYS, OP
 from headwater.view.images import Went, went
 from headwater.view.reading import shown_rows
-from headwater.view.signed import WEIGHT, read_change, signed_rows, telescoped
+from headwater.view.shape import WEIGHT
+from headwater.view.signed import read_change, signed_rows, telescoped
 
 MOST_CHANGES = 1_000_000  # of an input in one step; beyond it the view is recomputed
 

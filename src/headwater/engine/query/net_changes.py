@@ -18,7 +18,7 @@ from headwater.model import Column, Epoch, RelationInfo
 from headwater.relation.keys import same
 from headwater.relation.overlay import Overlays
 from headwater.relation.schema import quoted
-from headwater.view.signed import WEIGHT
+from headwater.view.shape import WEIGHT
 
 CHANGE_TYPE = "_change_type"
 _OLD = "__old_"

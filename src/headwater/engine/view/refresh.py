@@ -27,7 +27,8 @@ from headwater.ownership.names import Name
 from headwater.relation.overlay import Overlays
 from headwater.relation.runs import folder
 from headwater.view.cost import why_full
-from headwater.view.signed import WEIGHT, Change, change, write_change
+from headwater.view.shape import WEIGHT
+from headwater.view.signed import Change, change, write_change
 
 POOL = "views"
 
