@@ -56,7 +56,8 @@ QUERIES = {
     "right join": "select a.id, b.n from a right join b on a.k = b.k",
     "full join": "select a.id, b.n, coalesce(a.k, b.k) k from a full join b on a.k = b.k and a.id < b.n",
     "full join of nullable keys": "select p.k pk, p.c pc, q.k qk, q.c qc"
-    " from (select k, count(*) c from a group by k) p full join (select k, count(*) c from b group by k) q on p.k = q.k",
+    " from (select k, count(*) c from a group by k) p"
+    " full join (select k, count(*) c from b group by k) q on p.k = q.k",
     "left join without equality": "select a.id, b.id bid from a left join b on a.k < b.k",
     "exists": "select id from a where exists (select 1 from b where b.k = a.k)",
     "not exists": "select id, s from a where not exists (select 1 from b where b.k = a.k)",

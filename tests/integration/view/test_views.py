@@ -131,7 +131,7 @@ def test_views_of_every_strategy_follow_random_changes_of_two_tables(shop: Shop)
     for name, query in made.items():
         shop.hw.sql(f"CREATE MATERIALIZED VIEW {name} AS {query}")
     shop.await_filled(*made)
-    for _ in range(4):
+    for _ in range(2):
         statements = []
         for _ in range(chance.randrange(1, 8)):
             id, k = chance.randrange(1, 60), chance.choice(["NULL", *map(str, range(6))])
