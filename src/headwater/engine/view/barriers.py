@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from sqlalchemy.engine import Connection
 
-from headwater.meta import epochs, views
+from headwater.meta import epochs, relations, views
 from headwater.model import Control, Epoch, RelationInfo, TableState
 from headwater.view import barrier
 from headwater.view.barrier import Barrier, Want
@@ -18,7 +18,8 @@ DEFAULT_INTERVAL = "1"  # seconds
 class Meeting:
     """The barriers and versions of all views, as one transaction sees them."""
 
-    def __init__(self, c: Connection, known: Sequence[RelationInfo], begun: Mapping[int, int]) -> None:
+    def __init__(self, c: Connection, begun: Mapping[int, int]) -> None:
+        known = [r for r in relations.all(c) if r.view is not None]
         self.barriers = [Barrier(b.number, b.epoch) for b in views.barriers(c)]
         self._known = {r.id: r for r in known}
         at = views.versions(c)
@@ -64,20 +65,20 @@ def _inputs(relation: RelationInfo) -> set[int]:
     return set(relation.view.inputs) if relation.view is not None else set()
 
 
-def advance(c: Connection, known: Sequence[RelationInfo], begun: Mapping[int, int]) -> bool:
+def advance(c: Connection, begun: Mapping[int, int]) -> bool:
     """Makes the newest epoch a barrier if that is due, and forgets those that nobody needs; whether it made one."""
     newest = epochs.newest(c)
     if newest is None:
         return False
-    due = Meeting(c, known, begun).due(newest)
+    due = Meeting(c, begun).due(newest)
     if due:
         views.add_barrier(c, newest.id)
-    prune(c, known, begun)
+    prune(c, begun)
     return due
 
 
-def prune(c: Connection, known: Sequence[RelationInfo], begun: Mapping[int, int]) -> None:
+def prune(c: Connection, begun: Mapping[int, int]) -> None:
     """Forgets the barriers and versions that nobody needs."""
-    meeting = Meeting(c, known, begun)
+    meeting = Meeting(c, begun)
     if kept := meeting.kept():
         views.keep_barriers(c, sorted(kept))

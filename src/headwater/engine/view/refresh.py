@@ -95,7 +95,7 @@ class Refresher:
         # apart from the readers' own cache, whose entries for the same relation it would drop
         self._deltas = Overlays(home.storage, home.meta, changes=reader.overlays.changes, settings=home.settings)
 
-    def refresh(self, step: Step, known: Sequence[RelationInfo], begun: Mapping[int, int]) -> Refresh:
+    def refresh(self, step: Step, begun: Mapping[int, int]) -> Refresh:
         """Computes the change and publishes it with the version."""
         began, relation = time.monotonic(), step.relation
         lease = self._leases.of(Name.relation(relation.id))
@@ -107,7 +107,7 @@ class Refresher:
         done = Refresh(
             step.last.id, step.target.id, strategy, reason, read, found.rows, (time.monotonic() - began) * 1000
         )
-        self._publish(step, found, done, lease, known, begun)
+        self._publish(step, found, done, lease, begun)
         return done
 
     def _computed(self, step: Step, past: Sequence[Refresh]) -> tuple[pa.Table, str, str]:
@@ -144,7 +144,6 @@ class Refresher:
         found: Change,
         done: Refresh,
         lease: Lease,
-        known: Sequence[RelationInfo],
         begun: Mapping[int, int],
     ) -> None:
         relation, path, before_path = step.relation, "", ""
@@ -179,7 +178,7 @@ class Refresher:
                 views.record(c, relation.id, done)
                 if relation.state is TableState.FAILED:
                     relations.set_state(c, relation.id, TableState.LIVE)
-                barriers.prune(c, known, begun)
+                barriers.prune(c, begun)
         crash.here("view.published")
 
 

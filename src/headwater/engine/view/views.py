@@ -95,7 +95,7 @@ class Views:
                 with self.home.meta.owned(self.leases.server) as c:
                     views.keep_barriers(c, [])
             return
-        self._advance(known)
+        self._advance()
         for relation in known:
             if relation.control is Control.PAUSED or self._stopping.is_set():
                 continue
@@ -103,12 +103,12 @@ class Views:
                 self._fill(relation)
         self._refresh(known)
 
-    def _advance(self, known: list[RelationInfo]) -> None:
+    def _advance(self) -> None:
         now = time.monotonic()
         if now - self._barrier_at < BARRIER_S:
             return
         with self.home.meta.owned(self.leases.server) as c:
-            if barriers.advance(c, known, self._begun):
+            if barriers.advance(c, self._begun):
                 self._barrier_at = now
 
     def _filled(self, relation: RelationInfo) -> bool:
@@ -156,7 +156,7 @@ class Views:
         """Starts refreshes of views that have somewhere to go; those without changes just get a version there."""
         quiet: list[Step] = []
         with self.home.meta.read() as c:
-            meeting = Meeting(c, known, self._begun)
+            meeting = Meeting(c, self._begun)
             for relation in known:
                 busy = self._busy.setdefault(relation.id, {})
                 paused = relation.control is Control.PAUSED or self._stopping.is_set()
@@ -173,18 +173,18 @@ class Views:
                     quiet.append(step)
                 elif self._running() < self._slots():
                     self._begun[relation.id] = to.number
-                    self._start(busy, 0, relation, partial(self._step, step, known), REFRESH)
+                    self._start(busy, 0, relation, partial(self._step, step), REFRESH)
         if quiet:
             with self.home.meta.owned(self.leases.server) as c:
                 for step in quiet:
                     if views.last_version(c, step.relation.id) == step.last.id:
                         views.add_version(c, step.relation.id, step.target.id)
                         _recover_state(c, step.relation)
-                barriers.prune(c, known, self._begun)
+                barriers.prune(c, self._begun)
             self.wake()
 
-    def _step(self, step: Step, known: list[RelationInfo]) -> None:
-        done = self._refresher.refresh(step, known, self._begun)
+    def _step(self, step: Step) -> None:
+        done = self._refresher.refresh(step, self._begun)
         self._note(step.relation, done)
         merge_runs(self.home, self.leases.of(Name.relation(step.relation.id)), step.relation)
         self.wake()
