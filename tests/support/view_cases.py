@@ -27,8 +27,8 @@ QUERIES = {
     "explode": "select id, e from a lateral view explode(tags) as e",
     "explode outer": "select id, e from a lateral view outer explode(tags) as e",
     "posexplode": "select id, p, e from a lateral view posexplode(tags) as p, e",
-    "explode map": "select id, key, value from a lateral view explode(m)",
-    "inline": "select id, inline(array(struct(id as x, s as y), struct(k, 'z'))) from a",
+    "explode map": "select id, key, value from a lateral view explode(m) e as key, value",
+    "inline": "select id, inline(array(struct(id as x, s as y), struct(cast(k as bigint) as x, 'z' as y))) from a",
     "stack": "select id, stack(2, k, s, 5, 'b') as (x, y) from a",
     "json_tuple": "select id, json_tuple(s, 'a') from a",
     # groups
@@ -55,9 +55,9 @@ QUERIES = {
     "left join by key": "select a.id, b.n from a left join b on a.k = b.id",
     "right join": "select a.id, b.n from a right join b on a.k = b.k",
     "full join": "select a.id, b.n, coalesce(a.k, b.k) k from a full join b on a.k = b.k and a.id < b.n",
-    "full join of nullable keys": "select p.k pk, p.c pc, q.k qk, q.c qc"
-    " from (select k, count(*) c from a group by k) p"
-    " full join (select k, count(*) c from b group by k) q on p.k = q.k",
+    "full join of nullable keys": "with p as (select k, count(*) c from a group by k),"
+    " q as (select k, count(*) c from b group by k)"
+    " select p.k pk, p.c pc, q.k qk, q.c qc from p full join q on p.k = q.k",
     "left join without equality": "select a.id, b.id bid from a left join b on a.k < b.k",
     "exists": "select id from a where exists (select 1 from b where b.k = a.k)",
     "not exists": "select id, s from a where not exists (select 1 from b where b.k = a.k)",

@@ -104,7 +104,8 @@ def _numbered(view: Shape, rows: DataFrame) -> DataFrame:
     names = [c.name for c in view.columns[: view.visible]]
     digest = fn.sha2(fn.to_json(fn.struct(*map(quoted, names)), {"ignoreNullFields": "false"}), 256)
     rows = rows.toDF(*names).withColumn("__k0", digest)
-    number = fn.row_number().over(Window.partitionBy("__k0").orderBy("__k0"))
+    order = [quoted(c.name) for c in view.columns[: view.visible] if "MAP<" not in c.type] or ["__k0"]
+    number = fn.row_number().over(Window.partitionBy("__k0").orderBy(*order))
     return rows.withColumn("__k1", number.cast("bigint"))
 
 

@@ -113,12 +113,15 @@ def adjust(shape: Shape, top: RootAggregate, signed: DataFrame, state: DataFrame
     groups = groups_of(top)
     part = partial(shape, top, signed, signed=True)
     stored = {source or CONSTANT: name for name, source in reversed(shape.sources)}
+    own = [stored[group] for group in groups]
     counters = [COUNT] + [n for c in shape.counters for n in (c.total, c.count) if n and n != COUNT]
-    kept = [fn.col(quoted(stored[g])).alias(g) for g in groups] + [fn.col(n) for n in counters]
-    touched = part.select(*(fn.col(g).alias(f"__g{i}") for i, g in enumerate(groups)))
-    mine = same([stored[g] for g in groups], [f"__g{i}" for i in range(len(groups))])
-    old = state.join(fn.broadcast(touched), mine, "left_semi")
-    before = old.select(*kept, fn.struct(*(quoted(c.name) for c in shape.columns)).alias(OLD))
+    names = {name: f"__p{i}" for i, name in enumerate([*groups, *counters])}
+    touched = part.select(*(fn.col(name).alias(other) for name, other in names.items()))
+    found = state.join(fn.broadcast(touched), same(own, [names[group] for group in groups]))
+    # The change's own columns go along unused: with all of them in both places, Spark computes the change once.
+    row = fn.struct(*(quoted(c.name) for c in shape.columns), *names.values())
+    kept = [fn.col(quoted(name)).alias(group) for name, group in zip(own, groups, strict=True)]
+    before = found.select(*kept, *counters, row.alias(OLD))
     after = part.select(*groups, *counters, fn.lit(None).cast(before.schema[OLD].dataType).alias(OLD))
     counted = combined(shape, top, before.unionAll(after), fn.first(OLD, ignorenulls=True).alias(OLD))
     return _changes(shape, finished(shape, top, counted, frames), bool(top.aggregate.groups))

@@ -61,7 +61,7 @@ class Decision:
 
 def decide(of: Tree, changed: Set[str], appended: Set[str]) -> Decision:
     """The strategy of a refresh in which these inputs changed; `appended` are those that only got new rows."""
-    if not changed & set(of.inputs):
+    if not changed & set(of.inputs) or (of.root is not None and not moves(of.root, changed)):
         return Decision("none")
     reason = blocked(of, changed)
     if reason:
@@ -120,6 +120,8 @@ def _blocked_at(node: Node, at_root: bool, changed: Set[str]) -> str:
             return "the value of a scalar sub-query can have changed, and with it any row"
         case Window(partition=()):
             return "a window function without PARTITION BY"
+        case Aggregate() | Window() if any("MAP<" in a.type for a in node.columns if a.name in _together(node)):
+            return "maps cannot be compared to find a group again"
         case Aggregate(groups=()) if not at_root:
             return "an aggregate over all rows inside the query can have changed, and with it any row"
         case Aggregate(groups=()):
@@ -127,6 +129,11 @@ def _blocked_at(node: Node, at_root: bool, changed: Set[str]) -> str:
             return f"{other.value.text} over all rows cannot be adjusted" if other else ""
         case _:
             return ""
+
+
+def _together(node: Aggregate | Window) -> tuple[str, ...]:
+    """The columns that say which rows an operator looks at together."""
+    return node.groups if isinstance(node, Aggregate) else node.partition
 
 
 def _aggregate_of(root: Node) -> Aggregate | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import lru_cache
 
 from headwater.view import build, rules, tree
 from headwater.view.rules import RootAggregate, adjusted
@@ -57,7 +57,7 @@ class Shape:
         return self.columns[-1].name == SHOWN
 
 
-@cache
+@lru_cache(maxsize=1000)  # a tree is used for many refreshes
 def shape(of: Tree) -> Shape:
     """What a view over this tree stores."""
     if of.root is None:

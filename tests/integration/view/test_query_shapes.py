@@ -1,4 +1,4 @@
-"""Every query shape follows changes of its tables, and keeps its plan: another Spark must not change it silently."""
+"""Every query shape follows changes of both its tables and keeps its plan: no Spark version may change it silently."""
 
 from __future__ import annotations
 

@@ -20,6 +20,17 @@ def test_a_view_whose_inputs_did_not_change_needs_nothing() -> None:
     assert word(A, frozenset({"b"})) == "none"
 
 
+def test_an_input_that_the_plan_does_not_read_changes_nothing() -> None:
+    of = tree_of(A)
+    wider = Tree("", (), {**of.inputs, "b": tree_of(B).inputs["b"]}, A)  # as for `LIMIT 0`, or a join that adds nothing
+    assert word(wider, frozenset({"b"})) == "none"
+
+
+def test_groups_of_maps_are_recomputed() -> None:
+    maps = leaf("a", "k", kind="MAP<STRING, INT>")
+    assert word(grouped(maps, "a_k", call("x", "count"))) == "full"
+
+
 def test_rows_that_only_came_are_appended() -> None:
     joined = build.inner([A, B], [equal("a_k", "b_k")])
     assert word(joined) == "rows"

@@ -39,6 +39,8 @@ ALWAYS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.ansi.enabled": "true",
+    # Otherwise every column that is built tells the JVM which line of Python built it: four of five calls to it.
+    "spark.python.sql.dataFrameDebugging.enabled": "false",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     AUTHENTICATE: "true",  # any user of the machine can reach a loopback port; a local master makes its own secret

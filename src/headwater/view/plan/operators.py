@@ -25,6 +25,8 @@ JOINS: dict[str, tree.JoinKind] = {
     "ExistenceJoin": "existence",
 }
 
+ORDERING = ("Sort", "Repartition", "RepartitionByExpression", "RebalancePartitions")  # they keep all rows as they are
+
 
 @dataclass(frozen=True, slots=True)
 class Read:
@@ -78,7 +80,7 @@ class Reader:
         one: Callable[[Any, Read], Read] | None = {
             "Project": self._project,
             "Filter": self._filter,
-            "Sort": lambda _, child: child,
+            **dict.fromkeys(ORDERING, lambda _, child: child),
             "Aggregate": self._aggregate,
             "Window": self._window,
             "Expand": self._expand,
