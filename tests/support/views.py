@@ -15,7 +15,6 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType, _parse_datatype_string
 
 from headwater.view import InputColumn, InputSchema, Shape, Tree, read_plan, recompute, refresh, shape, shown
-from headwater.view.plan import run_query
 from headwater.view.shape import WEIGHT
 
 Values = tuple[Any, ...]
@@ -173,7 +172,9 @@ class View:
 
     def check(self) -> None:
         """The view equals its query over the tables as they are, types and names included."""
-        wanted = run_query(self.query, {name: f for name, f in self.frames().items() if name in self.tree.inputs})
+        for name, frame in self.frames().items():
+            frame.createOrReplaceTempView(name)
+        wanted = self.session.sql(self.query)
         mine = [(c.name, c.type) for c in self.shape.columns[: self.shape.visible]]
         assert mine == [(f.name, _sql(wanted, i)) for i, f in enumerate(wanted.schema)]
         problem = unlike(self.visible(), [tuple(row) for row in wanted.collect()])
@@ -194,9 +195,9 @@ def _hashable(value: Any) -> Any:
     if isinstance(value, Row | tuple):
         return tuple(_hashable(v) for v in value)
     if isinstance(value, list):
-        return tuple(["list", *(_hashable(v) for v in value)])
+        return ("list", *(_hashable(v) for v in value))
     if isinstance(value, dict):
-        return tuple(["map", *sorted((repr(k), _hashable(v)) for k, v in value.items())])
+        return ("map", *sorted((repr(k), _hashable(v)) for k, v in value.items()))
     return value
 
 

@@ -15,6 +15,7 @@ from headwater.view.changes import Moved
 from headwater.view.delta import Step, difference, recompute, refresh, shown
 from headwater.view.plan import read_plan
 from headwater.view.shape import Shape, StoredColumn, shape
+from headwater.view.slices import Slices, combined, slice_of, slices
 from headwater.view.tree import InputColumn, InputSchema, Tree
 
 __all__ = [
@@ -22,13 +23,17 @@ __all__ = [
     "InputSchema",
     "Moved",
     "Shape",
+    "Slices",
     "Step",
     "StoredColumn",
     "Tree",
+    "combined",
     "difference",
     "read_plan",
     "recompute",
     "refresh",
     "shape",
     "shown",
+    "slice_of",
+    "slices",
 ]

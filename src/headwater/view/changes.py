@@ -20,6 +20,7 @@ from headwater.view.shape import WEIGHT
 from headwater.view.tree import Node
 
 BROADCAST_ROWS = 500_000  # a larger change is joined as Spark sees fit
+DERIVED_ROWS = 10_000  # the same for rows that were joined with a change: each row of it may meet a thousand
 
 
 class Moved(Protocol):
@@ -61,7 +62,7 @@ class Changes:
         self.changed = frozenset(name for name, moved in inputs.items() if moved.changed)
         self.pre = Frames(lambda name: inputs[name].pre() if name in self.changed else inputs[name].post())
         self.post = Frames(lambda name: inputs[name].post())
-        self.small = sum(inputs[name].rows for name in self.changed) <= BROADCAST_ROWS
+        self._rows = sum(inputs[name].rows for name in self.changed)
         self._made: dict[int, DataFrame] = {}
 
     def of(self, node: Node) -> DataFrame | None:
@@ -81,7 +82,11 @@ class Changes:
 
     def hinted(self, rows: DataFrame) -> DataFrame:
         """A change, to be broadcast unless it is large."""
-        return fn.broadcast(rows) if self.small else rows
+        return fn.broadcast(rows) if self._rows <= BROADCAST_ROWS else rows
+
+    def derived(self, rows: DataFrame) -> DataFrame:
+        """What a change was joined with, to be broadcast if that is likely to be small."""
+        return fn.broadcast(rows) if self._rows <= DERIVED_ROWS else rows
 
     def _make(self, node: Node) -> DataFrame:
         match node:
@@ -115,7 +120,7 @@ class Changes:
             others = [(n, self.post.of(n)) for n in node.inputs[:at]] + [
                 (n, self.pre.of(n)) for n in node.inputs[at + 1 :]
             ]
-            rows = joined([(child, signed), *others], node.conditions, self.hinted)
+            rows = joined([(child, self.hinted(signed)), *others], node.conditions, self.derived)
             terms.append(rows.select(*(a.name for a in node.columns), WEIGHT))
         return reduce(DataFrame.unionAll, terms)
 

@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from pyspark.sql import DataFrame, Window
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as fn
 
 from headwater.view import groups, rules
 from headwater.view.changes import Changes, Moved
 from headwater.view.frames import Frames, ordered, quoted
 from headwater.view.plan import run_query
-from headwater.view.shape import SHOWN, WEIGHT, Shape, adjusted, shape, top_of
+from headwater.view.rules import adjusted, top_of
+from headwater.view.shape import SHOWN, WEIGHT, Shape, StoredColumn, shape
 from headwater.view.tree import Aggregate, Tree
+
+LOOSE = ("FLOAT", "DOUBLE", "COLLATE")  # types with values that are equal but not the same
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,9 +116,18 @@ def difference(view: Shape, old: DataFrame, new: DataFrame) -> DataFrame:
 
 def consolidated(view: Shape, signed: DataFrame) -> DataFrame:
     """Signed rows whose weights have been added up: what cancels is gone."""
-    names = [c.name for c in view.columns]
-    rows = signed.groupBy(*map(quoted, names)).agg(fn.sum(WEIGHT).cast("int").alias(WEIGHT))
-    return rows.where(fn.col(WEIGHT) != 0)
+    # Grouping makes -0.0 to 0.0, and one of several strings that are equal by collation: such values are carried along.
+    loose = {c.name for c in view.columns if any(word in c.type for word in LOOSE)}
+    keys = [_strict(c).alias(f"__{i}") if c.name in loose else quoted(c.name) for i, c in enumerate(view.columns)]
+    kept = [fn.first(quoted(name)).alias(name) for name in loose]
+    rows = signed.groupBy(*keys).agg(fn.sum(WEIGHT).cast("int").alias(WEIGHT), *kept)
+    return rows.where(fn.col(WEIGHT) != 0).select(*(quoted(c.name) for c in view.columns), WEIGHT)
+
+
+def _strict(column: StoredColumn) -> Column:
+    """A value of which two are equal only if they are the same."""
+    value = fn.col(quoted(column.name))
+    return value.cast("binary") if column.type.startswith("STRING COLLATE") else value
 
 
 def shown(view: Shape, stored: DataFrame) -> DataFrame:

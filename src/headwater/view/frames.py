@@ -237,7 +237,28 @@ def aggregated(node: tree.Aggregate, rows: DataFrame) -> DataFrame:
     """A row per group, by Spark's own functions."""
     if not node.calls:
         return rows.select(*node.groups).distinct() if node.groups else rows.agg(fn.lit(0)).select()
-    return rows.groupBy(*node.groups).agg(*(call.value.column.alias(call.name) for call in node.calls))
+    whole = [call for call in node.calls if not _in_doubles(call)]
+    made = [call.value.column.alias(call.name) for call in whole]
+    averages = [call for call in node.calls if _in_doubles(call)]
+    for call in averages:
+        value = filtered_argument(call).cast("DECIMAL(38,0)")
+        made += [fn.sum(value).cast("double").alias(f"{call.name}_s"), fn.count(value).alias(f"{call.name}_c")]
+    found = rows.groupBy(*node.groups).agg(*made)
+    if not averages:
+        return found
+    values = [fn.when(fn.col(f"{call.name}_c") > 0, call.finish).alias(call.name) for call in averages]
+    return found.select(*node.groups, *(call.name for call in whole), *values)
+
+
+def _in_doubles(call: tree.Call) -> bool:
+    """Whether Spark adds integers up as doubles, which is exact only for the first 53 bits."""
+    return call.kind == "avg" and call.argument is not None and call.argument.type == "BIGINT"
+
+
+def filtered_argument(call: tree.Call) -> Column:
+    """What a call aggregates: NULL where its FILTER excludes a row."""
+    value: Column = fn.lit(1) if call.argument is None else call.argument.column
+    return value if call.condition is None else fn.when(call.condition.column, value)
 
 
 def with_scalar(node: tree.Scalar, rows: DataFrame, query: DataFrame) -> DataFrame:

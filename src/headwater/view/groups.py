@@ -6,24 +6,25 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as fn
 
 from headwater.view import tree
-from headwater.view.frames import Frames, both, quoted, same, with_scalar
-from headwater.view.shape import COUNT, SHOWN, WEIGHT, Counter, Shape, Top
+from headwater.view.frames import Frames, both, filtered_argument, quoted, same, with_scalar
+from headwater.view.rules import RootAggregate
+from headwater.view.shape import COUNT, SHOWN, WEIGHT, Counter, Shape
 
 WIDE = "DECIMAL(38,0)"  # of sums of integers on their way: rows that went could overflow where the result does not
 OLD = "__old"
 CONSTANT = "__one"  # the key of a group that is all rows
 
 
-def groups_of(top: Top) -> tuple[str, ...]:
+def groups_of(top: RootAggregate) -> tuple[str, ...]:
     return top.aggregate.groups or (CONSTANT,)
 
 
-def partial(shape: Shape, top: Top, rows: DataFrame, signed: bool) -> DataFrame:
+def partial(shape: Shape, top: RootAggregate, rows: DataFrame, signed: bool) -> DataFrame:
     """Group columns and counters of rows; of signed ones, by how much to change the counters."""
     weight = fn.col(WEIGHT).cast("bigint") if signed else fn.lit(1).cast("bigint")
     made = [fn.coalesce(fn.sum(weight), fn.lit(0)).alias(COUNT)] if signed else [fn.count("*").alias(COUNT)]
     for counter in shape.counters:
-        value = _argument(counter)
+        value = filtered_argument(counter.call)
         if counter.total:
             made.append(fn.sum(_signed(counter, value, signed)).alias(counter.total))
         if counter.count != COUNT:
@@ -31,12 +32,6 @@ def partial(shape: Shape, top: Top, rows: DataFrame, signed: bool) -> DataFrame:
             made.append(fn.coalesce(count, fn.lit(0)).alias(counter.count))
     found = rows.groupBy(*top.aggregate.groups).agg(*made)
     return found if top.aggregate.groups else found.withColumn(CONSTANT, fn.lit(0))
-
-
-def _argument(counter: Counter) -> Column:
-    call = counter.call
-    value: Column = fn.lit(1) if call.argument is None else call.argument.column
-    return value if call.condition is None else fn.when(call.condition.column, value)
 
 
 def _signed(counter: Counter, value: Column, signed: bool) -> Column:
@@ -47,7 +42,7 @@ def _signed(counter: Counter, value: Column, signed: bool) -> Column:
     return fn.when(fn.col(WEIGHT) < 0, -value).otherwise(value) if signed else value
 
 
-def combined(shape: Shape, top: Top, parts: DataFrame, *more: Column) -> DataFrame:
+def combined(shape: Shape, top: RootAggregate, parts: DataFrame, *more: Column) -> DataFrame:
     """The sum of several partial rows per group."""
     made = [fn.sum(COUNT).cast("bigint").alias(COUNT)]
     for counter in shape.counters:
@@ -58,7 +53,7 @@ def combined(shape: Shape, top: Top, parts: DataFrame, *more: Column) -> DataFra
     return parts.groupBy(*groups_of(top)).agg(*made, *more)
 
 
-def finished(shape: Shape, top: Top, counted: DataFrame, frames: Frames) -> DataFrame:
+def finished(shape: Shape, top: RootAggregate, counted: DataFrame, frames: Frames) -> DataFrame:
     """Counters as stored rows: values of the calls, what the query makes of them, and whether they are shown.
 
     Further columns of `counted` are kept.
@@ -113,7 +108,7 @@ def _value(counter: Counter) -> Column:
             return fn.when(count > 0, fn.col(counter.total) > 0)
 
 
-def adjust(shape: Shape, top: Top, signed: DataFrame, state: DataFrame, frames: Frames) -> DataFrame:
+def adjust(shape: Shape, top: RootAggregate, signed: DataFrame, state: DataFrame, frames: Frames) -> DataFrame:
     """The signed change of the stored rows that signed rows below the aggregate make."""
     groups = groups_of(top)
     part = partial(shape, top, signed, signed=True)

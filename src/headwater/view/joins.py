@@ -45,7 +45,7 @@ def _of_left(changes: Changes, node: tree.Join, signed: DataFrame) -> DataFrame:
     near = changes.pre.of(node.right)
     if needed:  # the right side is filtered first: then it is small enough to be broadcast
         near = near.join(changes.hinted(signed.select(*needed)), condition, "left_semi")
-        near = changes.hinted(near)
+        near = changes.derived(near)
     if node.kind in ("semi", "anti"):
         return signed.join(near, condition, f"left_{node.kind}")
     if node.kind == "existence":
@@ -62,7 +62,7 @@ def _of_right(changes: Changes, node: tree.Join, signed: DataFrame) -> list[Data
         condition,
         "left_semi",
     )
-    concerned = changes.hinted(concerned)
+    concerned = changes.derived(concerned)
     parts = []
     if node.kind in ("left", "full"):
         pairs = signed.join(concerned, condition)

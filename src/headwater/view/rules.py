@@ -28,6 +28,29 @@ class Rule:
 
 
 @dataclass(frozen=True, slots=True)
+class RootAggregate:
+    """An aggregate whose rows are the view's, and the steps from it to the output, bottom up."""
+
+    aggregate: Aggregate
+    steps: tuple[Project | Filter | Scalar, ...]
+
+
+def top_of(node: Node) -> RootAggregate | None:
+    """The aggregate below the root, if there is nothing but projections and filters above it."""
+    steps: list[Project | Filter | Scalar] = []
+    while isinstance(node, Project | Filter | Scalar):
+        steps.append(node)
+        node = node.child
+    return RootAggregate(node, tuple(reversed(steps))) if isinstance(node, Aggregate) else None
+
+
+def adjusted(node: Node) -> RootAggregate | None:
+    """The aggregate below the root if all its calls can be adjusted by rows that came and went."""
+    top = top_of(node)
+    return top if top is not None and all(call.adjustable for call in top.aggregate.calls) else None
+
+
+@dataclass(frozen=True, slots=True)
 class Decision:
     """How a refresh goes: its strategy, why it is `full`, and whether rows that went are taken from the view."""
 
@@ -54,14 +77,8 @@ def decide(of: Tree, changed: Set[str], appended: Set[str]) -> Decision:
 
 def adjusts(of: Tree, changed: Set[str]) -> bool:
     """Whether the view's own groups can be adjusted: an aggregate of such calls is at the root, over exact values."""
-    if of.root is None:
-        return False
-    node = of.root
-    while isinstance(node, Project | Filter | Scalar):
-        node = node.child
-    if not isinstance(node, Aggregate) or not all(call.adjustable for call in node.calls):
-        return False
-    return not _inexact(node.child, changed)
+    top = adjusted(of.root) if of.root is not None else None
+    return top is not None and not _inexact(top.aggregate.child, changed)
 
 
 def moves(node: Node, changed: Set[str]) -> bool:
@@ -88,7 +105,7 @@ def blocked(of: Tree, changed: Set[str]) -> str:
     """Why there is no incremental rule when these inputs change; "" if there is."""
     if of.root is None:
         return of.reason
-    top = _below_steps(of.root)
+    top = _aggregate_of(of.root)
     for node in tree.walk(of.root):
         if moves(node, changed) and (reason := _blocked_at(node, node is top, changed)):
             return reason
@@ -112,10 +129,9 @@ def _blocked_at(node: Node, at_root: bool, changed: Set[str]) -> str:
             return ""
 
 
-def _below_steps(node: Node) -> Node:
-    while isinstance(node, Project | Filter | Scalar):
-        node = node.child
-    return node
+def _aggregate_of(root: Node) -> Aggregate | None:
+    top = top_of(root)
+    return None if top is None else top.aggregate
 
 
 def _inexact(node: Node, changed: Set[str]) -> frozenset[str]:
@@ -148,7 +164,7 @@ def _inexact_of(node: Node, known: set[str]) -> set[str]:
             return set()
 
 
-def _inexact_inside(root: Node, top: Node, changed: Set[str]) -> str:
+def _inexact_inside(root: Node, top: Aggregate | None, changed: Set[str]) -> str:
     """Why values that may differ between evaluations forbid an incremental rule.
 
     The row that went must be found again: that is certain where the view's own rows are replaced by key, and what
@@ -161,8 +177,10 @@ def _inexact_inside(root: Node, top: Node, changed: Set[str]) -> str:
         found = _inexact(node, changed)
         for above, below in reversed(list(pairwise(path))):
             known = _inexact(above, changed) | found
-            if above is top and isinstance(above, Aggregate):
-                if set(above.groups) & known:
+            if top is not None and above is top:
+                if not top.groups:
+                    return f"{top.calls[0].value.text} over all rows of values that are not exact cannot be adjusted"
+                if set(top.groups) & known:
                     return "groups by a value that is not exact (a sum of floating point numbers, first, …)"
                 break  # its groups are recomputed and replace the view's own
             if not _keeps(above, below, known):
@@ -212,7 +230,7 @@ def explain(of: Tree) -> Rule:
     for leaf in tree.leaves(of.root):
         for name, column in leaf.sources:
             readable.setdefault(name, f"{leaf.input}.{column}")
-    top = _below_steps(of.root)
+    top = _aggregate_of(of.root)
 
     def rule(node: Node) -> Rule:
         word: Word = word_of(node, everything) if moves(node, everything) else "none"

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from functools import cache
 
 from headwater.view import build, rules, tree
-from headwater.view.tree import Aggregate, Call, Filter, Node, Project, Scalar, Tree
+from headwater.view.rules import RootAggregate, adjusted
+from headwater.view.tree import Call, Filter, Tree
 
 COUNT = "__n"  # how many rows a group has
 SHOWN = "__shown"  # whether a group passes HAVING
@@ -35,14 +36,6 @@ class Counter:
 
 
 @dataclass(frozen=True, slots=True)
-class Top:
-    """An aggregate at the root, whose rows the view's state are, and the steps from it to the output, bottom up."""
-
-    aggregate: Aggregate
-    steps: tuple[Project | Filter | Scalar, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class Shape:
     """The columns of a view's base and how its rows are read."""
 
@@ -62,21 +55,6 @@ class Shape:
     def shown(self) -> bool:
         """Whether some stored rows are hidden from readers."""
         return self.columns[-1].name == SHOWN
-
-
-def top_of(node: Node) -> Top | None:
-    """The aggregate below the root, if there is nothing but projections and filters above it."""
-    steps: list[Project | Filter | Scalar] = []
-    while isinstance(node, Project | Filter | Scalar):
-        steps.append(node)
-        node = node.child
-    return Top(node, tuple(reversed(steps))) if isinstance(node, Aggregate) else None
-
-
-def adjusted(node: Node) -> Top | None:
-    """The aggregate below the root if all its calls can be adjusted by rows that came and went."""
-    top = top_of(node)
-    return top if top is not None and all(call.adjustable for call in top.aggregate.calls) else None
 
 
 @cache
@@ -140,7 +118,7 @@ def _unknown(of: Tree) -> Shape:
     return Shape(tuple(columns), ("__k0", "__k1"), len(of.visible), (), (), (), None, 0, inputs, rule, of.reason)
 
 
-def _counters(top: Top) -> tuple[tuple[Counter, ...], list[StoredColumn]]:
+def _counters(top: RootAggregate) -> tuple[tuple[Counter, ...], list[StoredColumn]]:
     counters = []
     columns = [StoredColumn(COUNT, "BIGINT", False)]
     sums = counts = 0

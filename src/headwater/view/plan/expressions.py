@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.sql import SparkSession
 from pyspark.sql.classic.column import Column
 
@@ -31,6 +32,8 @@ def number(attribute: Any) -> int:
 
 
 UNEXPECTED = ("Exists", "ListQuery", "InSubquery", "LateralSubquery", "DynamicPruningSubquery", "OuterReference")
+
+PEERS = ("Rank", "DenseRank", "PercentRank", "CumeDist")  # window functions that give equal rows equal values
 
 Names = Mapping[int, str]
 Replace = Callable[[Any], str | None]
@@ -87,8 +90,9 @@ class Converter:
 
     def ascending(self, name: str) -> Any:
         """`name ASC NULLS FIRST`."""
-        order = self._catalyst.expressions.SortOrder
-        return order.apply(self.attribute(name), _object(self._catalyst.expressions, "Ascending"), self.seq([]))
+        found = self._catalyst.expressions
+        way, nulls = _object(found, "Ascending"), _object(found, "NullsFirst")
+        return found.SortOrder(self.attribute(name), way, nulls, self.seq([]))
 
     def window(self, function: Any, partition: Sequence[Any], order: Sequence[Any], frame: Any) -> Any:
         """A window function over a window, of converted parts."""
@@ -114,10 +118,26 @@ class Converter:
         if known is not None:
             uses.add(known)
             return self.attribute(known)
+        if kind in PEERS:
+            return source.withOrder(self.seq([]))  # Spark fills in the window's own order again
         below = sequence(source.children())
         if not below:
             return source
-        return source.withNewChildren(self.seq([self._renamed(e, names, replace, uses) for e in below]))
+        made = [self._renamed(e, names, replace, uses) for e in below]
+        try:
+            return source.withNewChildren(self.seq(made))
+        except Py4JJavaError:  # it wants to know the types of its children at once
+            return self._with_types(source, [self._typed(e, old) for e, old in zip(made, below, strict=True)])
+
+    def _with_types(self, source: Any, children: list[Any]) -> Any:
+        try:
+            return source.withNewChildren(self.seq(children))
+        except Py4JJavaError as e:
+            raise Unsupported(f"there is no rule for {source.prettyName()}()") from e
+
+    def _typed(self, made: Any, source: Any) -> Any:
+        """A cast to the type it has anyway, which Spark removes again."""
+        return self._catalyst.expressions.Cast(made, source.dataType(), self._jvm.scala.Option.empty())
 
 
 def _object(package: Any, name: str) -> Any:

@@ -6,13 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 from headwater.view import build
 from headwater.view.plan.aggregates import exact
-from headwater.view.plan.expressions import Names, kind_of, number, sequence
+from headwater.view.plan.expressions import PEERS, Names, kind_of, number, sequence
 from headwater.view.tree import Expr, Node
 
 if TYPE_CHECKING:
     from headwater.view.plan.operators import Reader
-
-PEERS = ("Rank", "DenseRank", "PercentRank", "CumeDist")  # equal rows get equal values
 
 
 def windowed(reader: Reader, plan: Any, child: Node, names: Names) -> tuple[Node, dict[int, str], list[str]]:
