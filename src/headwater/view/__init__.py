@@ -8,7 +8,7 @@ Never: runs a Spark job, knows an epoch, or decides when a view moves (engine/).
 
 `inputs` what a query may see · `plan` Spark's plan as a tree · `tree`, `build` operators and what identifies their
 rows · `rules` which rule maintains each · `shape` what is stored · `frames` operators as DataFrames · `changes`,
-`joins`, `groups` their signed rows · `delta` a view's own
+`joins`, `groups` their signed rows · `delta` a view's own · `slices` how a fill can be cut
 """
 
 from headwater.view.changes import Moved
