@@ -217,7 +217,7 @@ def test_options_are_checked_against_the_view_and_altered(hw: Any) -> None:
     (shown,) = rows(hw, "SHOW MATERIALIZED VIEWS")
     assert (shown["state"], shown["waits_for"]) == ("defined", "a server: start `headwater run`")
     assert [x["table"] for x in rows(hw, "SHOW BACKFILLS")] == ["orders", "People", "v"]
-    assert [x["name"] for x in rows(hw, "SHOW TABLES")] == ["orders", "People"]
+    assert [x["name"] for x in rows(hw, "SHOW TABLES")] == ["People", "orders"]
 
 
 def test_explain_shows_the_rule_of_each_operator(hw: Any) -> None:
@@ -268,8 +268,8 @@ def test_every_form_of_a_query_is_stored_with_what_it_means(hw: Any) -> None:
         "FROM orders SELECT id": ["orders"],
         "(SELECT id FROM `ORDERS`)": ["orders"],
         "SELECT id FROM orders UNION ALL SELECT orders FROM orders": ["orders"],
-        "SELECT customer FROM orders WHERE customer IN (SELECT name FROM people)": ["orders", "People"],
-        "SELECT o.id, p.city FROM orders o LEFT JOIN people p ON p.name = o.customer": ["orders", "People"],
+        "SELECT customer FROM orders WHERE customer IN (SELECT name FROM people)": ["People", "orders"],
+        "SELECT o.id, p.city FROM orders o LEFT JOIN people p ON p.name = o.customer": ["People", "orders"],
         "SELECT id FROM orders WHERE price > (SELECT avg(price) FROM orders)": ["orders"],
         "SELECT id, 'it\\'s; AS' AS s FROM orders -- why\nWHERE customer <> \"x;\"": ["orders"],
         "SELECT id FROM orders ORDER BY price DESC NULLS LAST LIMIT 3": ["orders"],
