@@ -105,9 +105,6 @@ class Definitions:
         for name in _connections(step, st.CreateTable):
             if name in away:
                 return Refusal(step, away[name], name)
-        for name in _named(step):
-            if name in missing:
-                return Refusal(step, missing[name], name)
         try:
             results = self._carry_out(step)
         except FencedError:
@@ -116,7 +113,8 @@ class Definitions:
             away.update(dict.fromkeys(_connections(step, st.CreateConnection), e))
             if e.retry is Retry.AUTO:  # the next table of a silent upstream would wait just as long for the same error
                 away.update(dict.fromkeys(_connections(step, st.CreateTable), e))
-            return Refusal(step, e)
+            needed = [name for name in _named(step) if name in missing] if e.code == "name.unknown" else []
+            return Refusal(step, missing[needed[0]], needed[0]) if needed else Refusal(step, e)
         for result in results:
             for warning in result.warnings:
                 self._say(f"{step.location}: {warning}")

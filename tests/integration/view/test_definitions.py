@@ -217,7 +217,7 @@ def test_options_are_checked_against_the_view_and_altered(hw: Any) -> None:
     (shown,) = rows(hw, "SHOW MATERIALIZED VIEWS")
     assert (shown["state"], shown["waits_for"]) == ("defined", "a server: start `headwater run`")
     assert [x["table"] for x in rows(hw, "SHOW BACKFILLS")] == ["orders", "People", "v"]
-    assert [x["name"] for x in rows(hw, "SHOW TABLES")] == ["orders", "People"]
+    assert [x["name"] for x in rows(hw, "SHOW TABLES")] == ["People", "orders"]
 
 
 def test_explain_shows_the_rule_of_each_operator(hw: Any) -> None:
@@ -259,3 +259,24 @@ def test_what_is_in_use_is_dropped_only_with_its_dependents(hw: Any) -> None:
     assert done(hw, "DROP VIEW IF EXISTS p; DROP MATERIALIZED VIEW IF EXISTS a").endswith("a does not exist")
     with hw._home.meta.read() as c:
         assert [v.name for v in plain_views.all(c)] == ["q", "named_alike"]
+
+
+def test_every_form_of_a_query_is_stored_with_what_it_means(hw: Any) -> None:
+    forms = {
+        "WITH orders AS (SELECT * FROM orders WHERE id > 1) SELECT id FROM orders": ["orders"],
+        "TABLE orders": ["orders"],
+        "FROM orders SELECT id": ["orders"],
+        "(SELECT id FROM `ORDERS`)": ["orders"],
+        "SELECT id FROM orders UNION ALL SELECT orders FROM orders": ["orders"],
+        "SELECT customer FROM orders WHERE customer IN (SELECT name FROM people)": ["People", "orders"],
+        "SELECT o.id, p.city FROM orders o LEFT JOIN people p ON p.name = o.customer": ["People", "orders"],
+        "SELECT id FROM orders WHERE price > (SELECT avg(price) FROM orders)": ["orders"],
+        "SELECT id, 'it\\'s; AS' AS s FROM orders -- why\nWHERE customer <> \"x;\"": ["orders"],
+        "SELECT id FROM orders ORDER BY price DESC NULLS LAST LIMIT 3": ["orders"],
+    }
+    for number, (query, wanted) in enumerate(forms.items()):
+        hw.sql(f"CREATE MATERIALIZED VIEW v{number} AS {query};")
+        assert sorted(uses(hw, f"v{number}")) == wanted, query
+    last = stored(hw, f"v{len(forms) - 1}").view
+    assert last is not None and last.limit == 3
+    assert [(o.descending, o.nulls_first) for o in last.order] == [(True, False)]

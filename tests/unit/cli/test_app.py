@@ -39,6 +39,8 @@ class Engine:
         if wanted.max_age_s is not None:
             told = f"{wanted.max_age_s:g} s allowed, {wanted.timeout_s:g} s given"
             raise QueryError("query.stale", f"shop: 12 min behind, {told}", "See.")
+        if wanted.fresh:
+            raise QueryError("view.not_fresh", "revenue did not catch up", "See.")
         if "old" in text:
             return [Result(behind=(Behind("shop", 720.0, "source.unreachable"),))]
         if wanted.require_complete:
@@ -88,6 +90,11 @@ def test_an_old_answer_says_so_and_may_be_refused(engine: Engine, capsys: pytest
     assert headwater("sql", "--max-age", "soon", "-c", "SELECT 1") == 2
     said = capsys.readouterr().err
     assert "--max-age must be a duration from 0.001 to 2,592,000 seconds" in said
+
+
+def test_fresh_views_can_be_asked_for(engine: Engine, capsys: pytest.CaptureFixture[str]) -> None:
+    assert headwater("sql", "--fresh", "-c", "SELECT 1 AS old") == 1
+    assert "view.not_fresh" in capsys.readouterr().err
 
 
 def test_csv_and_table(engine: Engine, capsys: pytest.CaptureFixture[str]) -> None:

@@ -93,7 +93,7 @@ def test_what_needs_a_refused_connection_is_not_tried_nor_told_again() -> None:
     definitions = home.definitions(SHOP + TABLES + "CREATE TABLE u FROM CONNECTION other")
     definitions.apply()
     assert (home.tried, home.done) == (["shop", "u"], ["u"])
-    assert "the same applies to line 2, line 3, line 4: they need that connection" in message(definitions)
+    assert "the same applies to line 2, line 3, line 4: they need what it defines" in message(definitions)
     definitions.tell()
     assert home.said == ["line 1: wrong password (source.authentication); everything else continues"]
 
@@ -168,3 +168,22 @@ def test_questions_are_named_and_keep_the_lines_of_the_others() -> None:
 def test_a_lost_lease_ends_it() -> None:
     with pytest.raises(FencedError):
         Home(t1=FencedError("job.fenced", "another owner")).definitions(TABLES).apply()
+
+
+def test_a_view_over_a_refused_table_is_reported_with_it_and_tried_again_with_it() -> None:
+    unknown = DefinitionError("name.unknown", "there is no table t1", "Did you mean t2?")
+    broken: dict[str, HeadwaterError] = {"t1": AWAY, "v": unknown, "w": unknown, "x": unknown}
+    home = Home(**broken)
+    views = "CREATE VIEW v AS SELECT * FROM T1;\nCREATE MATERIALIZED VIEW w AS SELECT * FROM v;\n"
+    definitions = home.definitions(SHOP + TABLES + views + "CREATE VIEW x AS SELECT * FROM t9")
+    definitions.apply()
+    lines = message(definitions).splitlines()
+    assert lines[1:4] == [
+        "line 3: shop does not answer (source.unreachable)",
+        "  → Check hostname and port.",
+        "  the same applies to line 4, line 5, line 6: they need what it defines",
+    ]
+    assert lines[4] == "line 7: there is no table t1 (name.unknown)"
+    home.broken = {}
+    definitions.apply()
+    assert home.done[-4:] == ["t2", "v", "w", "x"] and definitions.error() is None

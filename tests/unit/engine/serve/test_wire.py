@@ -34,7 +34,7 @@ class Engine:
         if text == "defect":
             raise ZeroDivisionError("oops")
         rows = pa.table({"a": pa.array([1, None], pa.int64())})
-        made = Result(message=f"made {wanted.require_complete}", statement="s")
+        made = Result(message=f"made {wanted.require_complete} {wanted.fresh}", statement="s")
         return [made, Result(("a",), ("BIGINT",), rows, warnings=("⚠",)), made]
 
     def verify(self, table: str | None = None) -> list[Verified]:
@@ -59,8 +59,8 @@ def found(home: Path) -> remote.Remote:
 
 
 def test_results_arrive_with_their_rows(home: Path) -> None:
-    made, rows, again = found(home).ask("x", Wanted(require_complete=True))
-    assert made == again == Result(message="made True", statement="s")
+    made, rows, again = found(home).ask("x", Wanted(require_complete=True, fresh=True))
+    assert made == again == Result(message="made True True", statement="s")
     assert rows.rows is not None and rows.rows.column("a").to_pylist() == [1, None]
     assert (rows.columns, rows.types, rows.warnings) == (("a",), ("BIGINT",), ("⚠",))
 
