@@ -74,6 +74,11 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     needs.begin(item)
 
 
+@pytest.hookimpl(tryfirst=True)  # before its fixtures
+def pytest_runtest_teardown() -> None:
+    needs.end()
+
+
 @pytest.fixture(scope="session", autouse=True)
 def held_to_their_markers() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
