@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
+from headwater.demo import embedded
 from headwater.demo.embedded import EmbeddedPostgres
 from headwater.demo.mariadb import EmbeddedMariaDB, EmbeddedServer
 from headwater.errors import MachineError
@@ -22,6 +23,10 @@ from support.upstreams.postgres import drop_database
 
 # Short sessions: compiling for peak speed would cost more than it gives back.
 os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=240m")
+
+# Tests kill servers, never the machine, so what a server has written is safe before it is on disk.
+embedded.DEFAULTS["fsync"] = "off"
+EmbeddedServer.defaults.update(sync_binlog="0", innodb_flush_log_at_trx_commit="2")
 
 # One profile for every property test: a busy machine is no failure, and each run tries other examples.
 settings.register_profile("headwater", deadline=None, derandomize=False, print_blob=True)
@@ -107,7 +112,16 @@ class Database:
 @pytest.fixture(scope="session")
 def pg() -> Iterator[EmbeddedPostgres]:
     with versions.chosen("postgres") or EmbeddedPostgres(18) as server:
+        _let_in_quickly(server)
         yield server
+
+
+def _let_in_quickly(server: EmbeddedPostgres) -> None:
+    """Stores the password so that checking it takes no time: tests connect thousands of times."""
+    if server.version >= 16:  # older ones always hash it 4096 times
+        with server.connect() as connection:
+            connection.execute("SET scram_iterations = 1")
+            connection.execute(f"ALTER USER {server.user} PASSWORD '{server.password}'")
 
 
 @pytest.fixture
