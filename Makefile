@@ -44,7 +44,7 @@ setup-mysql: setup
 	$(BIN)/python tests/support/mysql.py --setup
 
 test-mysql: setup-mysql
-	$(BIN)/python -m pytest -q tests -k "mysql or mariadb"
+	$(BIN)/python -m pytest -q --every-server tests -k "mysql or mariadb"
 
 # Older and newer servers, downloaded once as jars and packages; needs debootstrap, but not root. If one cannot be
 # downloaded, its tests fail; the others run.

@@ -17,7 +17,7 @@ from headwater.demo import embedded
 from headwater.demo.embedded import EmbeddedPostgres
 from headwater.demo.mariadb import EmbeddedMariaDB, EmbeddedServer
 from headwater.errors import MachineError
-from support import needs, versions
+from support import needs, turns, versions
 from support.mysql import EmbeddedMySQL, MyDatabase
 from support.upstreams.postgres import drop_database
 
@@ -37,6 +37,10 @@ _numbers = itertools.count(1)
 NOT_TESTED = "MySQL was not tested"
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--every-server", action="store_true", help="run tests that take turns on each of their servers")
+
+
 @pytest.hookimpl(tryfirst=True)  # before hypothesis reads the option
 def pytest_configure(config: pytest.Config) -> None:
     if config.option.hypothesis_seed is None:
@@ -52,9 +56,11 @@ ALONE = ("faults/test_server.py",)  # each of its tests takes minutes, and they 
 
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` chooses
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
         needs.mark(item)
+    if not config.option.every_server:
+        turns.take(items, config.option.hypothesis_seed)
     items.sort(key=lambda i: (SUITES.index(i.path.relative_to(TESTS).parts[0]), i.path.name in OWN_PROCESSES))
 
 
@@ -198,7 +204,7 @@ def _my_database(server: EmbeddedServer) -> Iterator[MyDatabase]:
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """A server that could not run must not go unnoticed among other skips; a run's choices can be repeated."""
     terminalreporter.line(
-        f"repeat the property tests with --hypothesis-seed={terminalreporter.config.option.hypothesis_seed}"
+        f"repeat the property tests and turns with --hypothesis-seed={terminalreporter.config.option.hypothesis_seed}"
     )
     reasons = {r.longrepr[2] for r in terminalreporter.stats.get("skipped", []) if NOT_TESTED in str(r.longrepr)}
     for reason in sorted(reasons):
