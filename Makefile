@@ -2,6 +2,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
+# A run starts hundreds of Python processes: compiled once, each starts in half the time.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: setup demo test test-crash test-unit test-contract test-integration test-faults setup-mysql test-mysql test-versions check format bench setup-bench soak clean
 
 setup: $(VENV)/.ready
