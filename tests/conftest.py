@@ -44,7 +44,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.hookimpl(tryfirst=True)  # before hypothesis reads the option
 def pytest_configure(config: pytest.Config) -> None:
     if config.option.hypothesis_seed is None:
-        config.option.hypothesis_seed = random.randrange(1 << 32)
+        given = getattr(config, "workerinput", {})
+        config.option.hypothesis_seed = given.get("hypothesis_seed", random.randrange(1 << 32))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """All workers have the seed that is printed."""
+    node.workerinput["hypothesis_seed"] = node.config.option.hypothesis_seed
 
 
 # The long ones first: what comes last fills up whichever worker is free.
