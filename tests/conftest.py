@@ -38,7 +38,7 @@ NOT_TESTED = "MySQL was not tested"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--every-server", action="store_true", help="run tests that take turns on each of their servers")
+    parser.addoption("--every-turn", action="store_true", help="run all tests that take turns")
 
 
 @pytest.hookimpl(tryfirst=True)  # before hypothesis reads the option
@@ -66,7 +66,7 @@ ALONE = ("faults/test_server.py",)  # each of its tests takes minutes, and they 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
         needs.mark(item)
-    if not config.option.every_server:
+    if not config.option.every_turn:
         turns.take(items, config.option.hypothesis_seed)
     items.sort(key=lambda i: (SUITES.index(i.path.relative_to(TESTS).parts[0]), i.path.name in OWN_PROCESSES))
 

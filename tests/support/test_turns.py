@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from support.turns import choose, pair_of
+from support.turns import choose, left_out, pair_of
 
 BOTH = {"mariadb", "mysql"}
 
@@ -29,3 +29,11 @@ def test_what_has_no_twin_here_always_runs() -> None:
         assert choose("p", ["mysql"], {"mariadb"}, seed) == "mysql", "it says itself that it cannot run"
         assert choose("p", ["mariadb", "mysql"], {"mariadb"}, seed) == "mariadb"
         assert choose("p", [""], BOTH, seed) == ""
+
+
+def test_so_many_parameters_run_and_each_has_its_turn() -> None:
+    waiting = [set(left_out("a.py::test", 5, 3, seed)) for seed in range(50)]
+    assert {len(numbers) for numbers in waiting} == {2}
+    assert set.union(*waiting) == set(range(5)) and not set.intersection(*waiting)
+    assert left_out("a.py::test", 5, 3, 7) == left_out("a.py::test", 5, 3, 7)
+    assert left_out("a.py::test", 2, 3, 7) == []
