@@ -13,15 +13,20 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
+from headwater.demo import embedded
 from headwater.demo.embedded import EmbeddedPostgres
 from headwater.demo.mariadb import EmbeddedMariaDB, EmbeddedServer
 from headwater.errors import MachineError
-from support import needs, versions
+from support import needs, turns, versions
 from support.mysql import EmbeddedMySQL, MyDatabase
 from support.upstreams.postgres import drop_database
 
 # Short sessions: compiling for peak speed would cost more than it gives back.
 os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=240m")
+
+# Tests kill servers, never the machine, so what a server has written is safe before it is on disk.
+embedded.DEFAULTS["fsync"] = "off"
+EmbeddedServer.defaults.update(sync_binlog="0", innodb_flush_log_at_trx_commit="2")
 
 # One profile for every property test: a busy machine is no failure, and each run tries other examples.
 settings.register_profile("headwater", deadline=None, derandomize=False, print_blob=True)
@@ -32,10 +37,21 @@ _numbers = itertools.count(1)
 NOT_TESTED = "MySQL was not tested"
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--every-turn", action="store_true", help="run all tests that take turns")
+
+
 @pytest.hookimpl(tryfirst=True)  # before hypothesis reads the option
 def pytest_configure(config: pytest.Config) -> None:
     if config.option.hypothesis_seed is None:
-        config.option.hypothesis_seed = random.randrange(1 << 32)
+        given = getattr(config, "workerinput", {})
+        config.option.hypothesis_seed = given.get("hypothesis_seed", random.randrange(1 << 32))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """All workers have the seed that is printed."""
+    node.workerinput["hypothesis_seed"] = node.config.option.hypothesis_seed
 
 
 # The long ones first: what comes last fills up whichever worker is free.
@@ -47,9 +63,11 @@ ALONE = ("faults/test_server.py",)  # each of its tests takes minutes, and they 
 
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` chooses
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
         needs.mark(item)
+    if not config.option.every_turn:
+        turns.take(items, config.option.hypothesis_seed)
     items.sort(key=lambda i: (SUITES.index(i.path.relative_to(TESTS).parts[0]), i.path.name in OWN_PROCESSES))
 
 
@@ -72,6 +90,11 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 @pytest.hookimpl(tryfirst=True)  # before its fixtures
 def pytest_runtest_setup(item: pytest.Item) -> None:
     needs.begin(item)
+
+
+@pytest.hookimpl(tryfirst=True)  # before its fixtures
+def pytest_runtest_teardown() -> None:
+    needs.end()
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -102,7 +125,16 @@ class Database:
 @pytest.fixture(scope="session")
 def pg() -> Iterator[EmbeddedPostgres]:
     with versions.chosen("postgres") or EmbeddedPostgres(18) as server:
+        _let_in_quickly(server)
         yield server
+
+
+def _let_in_quickly(server: EmbeddedPostgres) -> None:
+    """Stores the password so that checking it takes no time: tests connect thousands of times."""
+    if server.version >= 16:  # older ones always hash it 4096 times
+        with server.connect() as connection:
+            connection.execute("SET scram_iterations = 1")
+            connection.execute(f"ALTER USER {server.user} PASSWORD '{server.password}'")
 
 
 @pytest.fixture
@@ -179,7 +211,7 @@ def _my_database(server: EmbeddedServer) -> Iterator[MyDatabase]:
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """A server that could not run must not go unnoticed among other skips; a run's choices can be repeated."""
     terminalreporter.line(
-        f"repeat the property tests with --hypothesis-seed={terminalreporter.config.option.hypothesis_seed}"
+        f"repeat the property tests and turns with --hypothesis-seed={terminalreporter.config.option.hypothesis_seed}"
     )
     reasons = {r.longrepr[2] for r in terminalreporter.stats.get("skipped", []) if NOT_TESTED in str(r.longrepr)}
     for reason in sorted(reasons):

@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from headwater.meta import relations
@@ -23,6 +23,7 @@ from headwater.relation.changes import Changes, LoggedChanges
 from headwater.settings.table import Settings
 from headwater.source.names import BEFORE, INDEX, OLD, OP, TXN
 from support.defined import add_table
+from support.examples import examples
 from support.log import Log
 from support.messages import begin, commit, data, row, truncate
 from support.relation import TEXT, Change, History, ScriptedChanges, columns_of, inside, relation_of
@@ -146,7 +147,7 @@ def expected(it: Implementation, after: int, upto: int) -> list[Change]:
     return [c for c in it.history.changes if after < c.index <= upto]
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(ranges, st.integers(1, 40) | st.just(MOST), st.integers(1, 4000) | st.just(MOST))
 def test_the_changes_of_a_range_are_the_same_however_they_are_sliced(
     given_changes: Implementation, part: list[int], most: int, size: int
@@ -164,7 +165,7 @@ def test_the_changes_of_a_range_are_the_same_however_they_are_sliced(
     assert found == ask(it, it.make(most, size), after, upto, apart=True)
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(st.lists(ranges, min_size=1, max_size=6), st.integers(1, 40))
 def test_a_slice_holds_no_more_changes_than_its_limit_whatever_was_asked_before(
     given_changes: Implementation, parts: list[list[int]], most: int
@@ -189,7 +190,7 @@ def test_a_slice_also_ends_when_it_has_enough_bytes(given_changes: Implementatio
         assert [s.table.num_rows for s in it.make(MOST, 1).slices(it.relation, 0, 3)] == [1, 1, 1], "one comes anyway"
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(ranges, spans, st.integers(1, 40), st.booleans())
 def test_a_span_gets_exactly_the_changes_that_affect_its_keys(
     given_changes: Implementation, part: list[int], span: Span, most: int, before: bool
@@ -204,7 +205,7 @@ def test_a_span_gets_exactly_the_changes_that_affect_its_keys(
     assert [r[INDEX] for r in found] == model
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(ranges, st.integers(1, 40))
 def test_whole_rows_from_before_are_added_on_request(given_changes: Implementation, part: list[int], most: int) -> None:
     it, (after, upto) = given_changes, part
@@ -215,7 +216,7 @@ def test_whole_rows_from_before_are_added_on_request(given_changes: Implementati
     assert found == plain
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(ranges)
 def test_truncates_are_those_among_the_changes(given_changes: Implementation, part: list[int]) -> None:
     it, (after, upto) = given_changes, part

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import pickle
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -52,7 +53,7 @@ def test_a_file_whose_writer_failed_is_not_there(storage: Storage, way: str) -> 
     with pytest.raises(RuntimeError, match="half"), getattr(storage, way)("a") as file:
         file.write(b"half")
         raise RuntimeError("half")
-    assert storage.stat("a") is None
+    assert storage.stat("a") is None and list(storage.list("")) == []
     put(storage, "a", b"again")
     assert storage.read("a") == b"again"
 
@@ -143,6 +144,28 @@ def test_a_storage_travels_to_another_process(storage: Storage) -> None:
     code = "import pickle, sys; print(pickle.load(sys.stdin.buffer).read('a').decode())"
     done = subprocess.run([sys.executable, "-c", code], input=pickle.dumps(storage), capture_output=True, check=True)
     assert done.stdout == b"from here\n"
+
+
+KILLED = """
+import os, pickle, signal, sys
+storage = pickle.load(sys.stdin.buffer)
+with storage.create("log/whole") as file:
+    file.write(b"whole")
+with storage.create("log/half") as file:
+    file.write(b"half")
+    file.flush()
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_what_was_created_is_there_after_a_kill_of_its_writer(storage: Storage) -> None:
+    """A file that was not finished is a stray: it was never published, and its name is not used again."""
+    done = subprocess.run([sys.executable, "-c", KILLED], input=pickle.dumps(storage), check=False)
+    assert done.returncode == -signal.SIGKILL
+    assert storage.read("log/whole") == b"whole"
+    assert set(storage.list("log")) <= {"log/whole", "log/half"}
+    storage.remove(["log/half"])
+    assert list(storage.list("log")) == ["log/whole"]
 
 
 def test_delta_reads_and_writes_at_its_addresses(storage: Storage) -> None:

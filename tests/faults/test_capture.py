@@ -16,7 +16,7 @@ import pytest
 from headwater import crash
 from headwater.meta import connections, segments
 from headwater.model import ConnectionState
-from support import upstreams
+from support import turns, upstreams
 from support.captured import Captured, captured
 from support.upstreams import MariaDB, Mysql, Postgres, Upstream
 from support.wait import wait_for
@@ -40,6 +40,7 @@ def test_a_kill_at_any_point_loses_and_repeats_nothing(
     kill_at(point, make(kind), tmp_path)
 
 
+@turns.TAKEN
 @pytest.mark.parametrize("kind", upstreams.FAMILY, ids=lambda k: k.name)
 def test_a_kill_at_some_point_loses_and_repeats_nothing(kind: type[Mysql], make: Make, tmp_path: Path) -> None:
     """Other points each time; all of them in `make soak`."""
@@ -95,6 +96,7 @@ def segment_count(c: Captured) -> int:
         return len(segments.in_range(m, c.id, 0, c.info().last_index))
 
 
+@turns.TAKEN
 @pytest.mark.parametrize("kind", upstreams.EVERY, ids=lambda k: k.name)
 def test_kills_at_random_moments_lose_and_repeat_nothing(kind: type[Upstream], make: Make, tmp_path: Path) -> None:
     seed = random.randrange(10**6)
@@ -144,6 +146,7 @@ def test_crashes_of_the_server_are_survived_and_begin_another_life(
     assert len(lives) == crashes + 1
 
 
+@turns.TAKEN
 @pytest.mark.parametrize("kind", upstreams.EVERY, ids=lambda k: k.name)
 def test_another_server_under_the_same_address_fails_visibly(kind: type[Upstream], make: Make, tmp_path: Path) -> None:
     upstream = make(kind)

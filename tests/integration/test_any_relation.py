@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 from headwater.model import Bound, Column, Op, Span, UpstreamType
 from headwater.relation import fold, read, runs
 from headwater.settings.table import DEFAULTS, Settings
+from support import turns
 from support.owned import acquired
 from support.relation import Change, History, Lake, Row, Rows
 
@@ -60,6 +61,7 @@ def _plain(value: Any) -> Any:
     return value
 
 
+@turns.some(2)
 @pytest.mark.parametrize(
     ("replaced_bytes", "broadcast"), [(DEFAULTS.replaced_bytes, True), (0, True), (0, False)], ids=str
 )

@@ -43,7 +43,7 @@ TOY = {
     "debezium": "--rows 2000 --changes 2000",
     "my_debezium": "--rows 2000 --changes 2000",
 }
-SAMPLE = 3
+SAMPLE = 2
 LONG = ("many", "freshness", "cost", "impact", "recovery")  # several servers, or a pace of their own
 
 # One process runs them in turn, so that they share a JVM, which takes longer to start than most of them take.

@@ -21,6 +21,7 @@ from headwater.model import Bound, Column, Op, Span, UpstreamType
 from headwater.relation import base, fold, read, runs
 from headwater.relation.keys import in_span
 from headwater.settings.table import DEFAULTS, Settings
+from support import turns
 from support.owned import acquired
 from support.relation import Change, History, Lake, columns_of, inside
 
@@ -62,6 +63,7 @@ def in_part(
 
 
 # Seeds whose every row can be completed once all spans are read; 2 and 22 have some that cannot before.
+@turns.some(3)
 @pytest.mark.parametrize(
     ("seed", "replaced_bytes", "at_once", "broadcast"),
     [(22, MERGED, 100, True), (1, ANEW, 4, True), (2, ANEW, 100, True), (3, MERGED, 5, False), (22, MERGED, 3, False)],

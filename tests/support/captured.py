@@ -5,8 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import subprocess
-import sys
 import threading
 from abc import abstractmethod
 from collections.abc import Iterator
@@ -18,6 +16,8 @@ from headwater.changelog import reader
 from headwater.engine.home import Home
 from headwater.meta import connections, relations, segments
 from headwater.model import ConnectionInfo, ConnectionState
+from support import forked
+from support.forked import Forked
 from support.wait import wait_for
 
 
@@ -85,7 +85,7 @@ class Captured:
     home: Home
     id: int
     upstream: Any  # CaptureUpstream, plus what its kind adds
-    process: subprocess.Popen[str] | None = None
+    process: Forked | None = None
     lines: list[str] = field(default_factory=list)
 
     @classmethod
@@ -120,32 +120,23 @@ class Captured:
                 )
         return cls(home, id, upstream)
 
-    def start(self, crash: str | None = None, until: str = "") -> subprocess.Popen[str]:
+    def start(self, crash: str | None = None, until: str = "") -> Forked:
         environment = {k: v for k, v in os.environ.items() if k != "HEADWATER_CRASH"}
         if crash:
             environment["HEADWATER_CRASH"] = crash
-        self.process = subprocess.Popen(
-            [
-                *(sys.executable, "-m", "headwater.capture.process", "--home", str(self.home.path)),
-                *("--connection", str(self.id), "--alone", *(("--until", until) if until else ())),
-            ],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=(self.home.path / "capture.log").open("a"),
-            text=True,
-            env=environment,
-        )
+        arguments = ["--home", str(self.home.path), "--connection", str(self.id), "--alone"]
+        with (self.home.path / "capture.log").open("a") as log:
+            self.process = forked.start([*arguments, *(("--until", until) if until else ())], environment, log)
         threading.Thread(target=self._listen, args=(self.process,), daemon=True).start()
         return self.process
 
-    def _listen(self, process: subprocess.Popen[str]) -> None:
-        assert process.stdout is not None
+    def _listen(self, process: Forked) -> None:
         for line in process.stdout:
             self.lines.append(line.strip())
 
     def tell(self, word: str) -> None:
         """Says a word to the process, as the server would do it."""
-        assert self.process is not None and self.process.stdin is not None
+        assert self.process is not None
         self.process.stdin.write(f"{word}\n")
         self.process.stdin.flush()
 
@@ -153,7 +144,6 @@ class Captured:
         """A clean end, as the server would do it."""
         if self.process is None:
             return 0
-        assert self.process.stdin is not None
         with contextlib.suppress(BrokenPipeError):
             self.process.stdin.close()
         return self.process.wait(30)

@@ -11,12 +11,13 @@ from typing import Any, Self
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction
 
-from headwater.engine.commit import epoch
+from headwater.engine.commit import committer, epoch
 from headwater.engine.commit.committer import Committer
 from headwater.engine.home import Home
-from headwater.meta import connections, epochs, relations, segments, spans
+from headwater.meta import connections, epochs, intents, relations, segments, spans
 from headwater.model import (
     Bound,
     Column,
@@ -196,6 +197,39 @@ def _connection(c: Any) -> int:
         txn=1,
         server_life="1",
     )
+
+
+TWO = [span(None, 10), span(10, None)]
+
+
+def covered(b: Commits) -> Commits:
+    """Both of two spans shown, and changes after them."""
+    b.log(3, position=20)
+    b.scan(0, [1], high=20, log_index=0)
+    b.scan(1, [11], high=20, log_index=2)
+    assert b.committer.cover(b.relation_id) is not None
+    assert b.states == ["covered", "covered"]
+    return b
+
+
+def intents_of(b: Commits) -> list[type]:
+    """The kinds of what was decided and not recorded yet."""
+    with b.home.meta.read() as c:
+        return [type(i.work) for i in intents.all(c)]
+
+
+class Dies(BaseException):
+    """Stands for kill -9: nothing after the point runs in this process."""
+
+
+def dying_at(point: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lets whoever comes to a crash point of a commit die there."""
+
+    def here(name: str) -> None:
+        if name == point:
+            raise Dies
+
+    monkeypatch.setattr(committer.crash, "here", here)
 
 
 class Held:

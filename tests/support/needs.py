@@ -3,18 +3,22 @@
     pytest -m "not spark"          # all that runs without a JVM
     pytest -m "mariadb"            # all that asks a MariaDB something
 
-A test that starts a server or Spark without saying so fails, so that the markers can be relied on.
+A test that starts or uses a server or Spark without saying so fails, whoever started it, so that the markers can be
+relied on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark import SparkContext
 
+from headwater.demo.embedded import EmbeddedPostgres
 from headwater.demo.process import ServerProcess
+from headwater.demo.server import EmbeddedServer
 from headwater.engine.spark import session as spark_session
 from support.lake import Lake
 from support.upstreams import Upstream
@@ -64,24 +68,25 @@ def of_parameters(values: Iterable[Any]) -> set[str]:
 
 
 def hold(patch: pytest.MonkeyPatch) -> None:
-    """Lets nobody start what the test that runs has no marker for."""
-    start_server, launch, start_lake = ServerProcess.start, spark_session.launch_gateway, Lake.start
+    """Lets nobody start or use what the test that runs has no marker for."""
 
-    def server(self: ServerProcess) -> None:
-        expect(SERVERS[self.name.lower()])
-        start_server(self)
+    def held(owner: Any, name: str, marker: str = "", when: Callable[[], bool] = lambda: True) -> None:
+        wrapped = getattr(owner, name)
 
-    def spark(*given: Any, **named: Any) -> Any:
-        expect(SPARK)
-        return launch(*given, **named)
+        def checked(*given: Any, **named: Any) -> Any:
+            if when():
+                expect(marker or SERVERS[given[0].name.lower()])
+            return wrapped(*given, **named)
 
-    def lake(self: Lake, *given: Any, **named: Any) -> None:
-        expect(SPARK)
-        start_lake(self, *given, **named)
+        patch.setattr(owner, name, checked)
 
-    patch.setattr(ServerProcess, "start", server)
-    patch.setattr(spark_session, "launch_gateway", spark)
-    patch.setattr(Lake, "start", lake)
+    held(ServerProcess, "start")
+    for kind in (EmbeddedPostgres, EmbeddedServer):
+        held(kind, "connect")  # also to a server that an earlier test has started
+    held(spark_session, "launch_gateway", SPARK)
+    held(spark_session, "start", SPARK, when=lambda: SparkContext._gateway is not None)  # a JVM runs already
+    held(spark_session, "check_session", SPARK)
+    held(Lake, "start", SPARK)
 
 
 def expect(marker: str) -> None:
@@ -94,3 +99,9 @@ def begin(item: pytest.Item) -> None:
     """What is started from now on is for this test, and for those that share its fixtures."""
     global _running
     _running = item
+
+
+def end() -> None:
+    """What a shared fixture does at its end is nobody's."""
+    global _running
+    _running = None

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -11,17 +12,16 @@ import pytest
 from headwater.backoff import Backoff
 from headwater.demo.embedded import EmbeddedPostgres
 from headwater.engine import failures
-from headwater.engine.commit.clean import Cleaner
 from headwater.engine.home import Home
-from headwater.engine.serve.server import Server, _Loop
-from headwater.engine.status.sampler import Sampler
+from headwater.engine.serve.server import Server
+from headwater.engine.serve.supervisor import Supervisor
 from headwater.errors import MachineError
 from headwater.meta import connections, epochs
 from headwater.meta.store import Meta
+from headwater.model import Epoch
 from headwater.ownership.names import Name
-from headwater.relation.overlay import Overlays
 from headwater.storage import LocalStorage
-from support.owned import acquired, serving
+from support.owned import acquired
 from support.wait import wait_for
 
 pytestmark = pytest.mark.postgres
@@ -41,47 +41,53 @@ def home(database: EmbeddedPostgres, tmp_path: Path) -> Iterator[Home]:
     opened.meta.close()
 
 
-def test_every_loop_goes_on_when_meta_is_back(
-    database: EmbeddedPostgres, home: Home, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def server(home: Home, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+    """All loops of a server, without the processes that they watch over: Spark and captures need no meta."""
     monkeypatch.setattr(failures, "BACKOFF", Backoff(0.5, 1.0))
-    with home.meta.write() as c:
-        id = connections.add(c, name="pg", type="postgres-cdc", options={}, secret=None, position="0/10")
-        leases = serving(c)
-    server = Server(home)
-    server._leases = leases
-    cleaner = Cleaner(home, leases, Overlays(home.storage, home.meta))
-    rounds = dict.fromkeys(("epochs", "covers", "rates", "clean"), 0)
-    works = {"epochs": server._publish, "covers": server._cover, "rates": Sampler(home).look, "clean": cleaner.clean}
+    monkeypatch.setattr(Server, "_start_spark", lambda self: None)
+    monkeypatch.setattr(Supervisor, "want", lambda self, ids: None)
+    running = Server(home)
+    running.start()
+    yield running
+    running.stop()
+    assert running.failure is None
 
-    def counting(name: str) -> None:
-        works[name]()
+
+NEEDS_NO_META = {"spark"}
+# a cleaning's steps fail apart from each other, so each that needs meta says so itself
+PARTS = {"clean": {"retention", "sweep", "dropped"}}
+
+
+def test_every_loop_goes_on_when_meta_is_back(database: EmbeddedPostgres, home: Home, server: Server) -> None:
+    rounds = Counter[str]()
+
+    def counted(name: str, work: Callable[[], None]) -> None:
+        work()
         rounds[name] += 1
 
-    threads = []
-    for name in works:
-        loop = _Loop(name, lambda name=name: counting(name), 0.01)  # type: ignore[misc]
-        threads.append(threading.Thread(target=server._repeat, args=(loop,)))
-        threads[-1].start()
-    try:
-        wait_for(lambda: all(rounds.values()), "every loop has been round once")
-        database.crash()
-        # a cleaning's steps fail apart from each other, so each that needs meta says so itself
-        failing = {"epochs", "covers", "rates", "retention", "sweep", "dropped"}
-        wait_for(lambda: {job for job, _ in home.live.failures.of()} == failing, "every loop says so")
-        assert {e.code for _, e in home.live.failures.of()} == {"meta.unreachable"}
-        database.start()
-        before = dict(rounds)
-        wait_for(lambda: all(rounds[n] > before[n] for n in rounds), "every loop goes on")
-        wait_for(lambda: not home.live.failures.of(), "nothing fails any more")
-        with home.meta.write() as c:
-            connections.advance(c, id, "0/20")
-            assert epochs.newest(c) is not None
-    finally:
-        server._stopping.set()
-        for thread in threads:
-            thread.join(30)
-    assert server.failure is None
+    for loop in server._loops:
+        loop.work, loop.pause_s = partial(counted, loop.name, loop.work), 0.01
+        loop.wake.set()
+    names = [loop.name for loop in server._loops]
+    wait_for(lambda: all(rounds[n] for n in names), "every loop has been round once")
+    database.crash()
+    failing = set[str]().union(*(PARTS.get(n, {n}) for n in names if n not in NEEDS_NO_META))
+    wait_for(lambda: {job for job, _ in home.live.failures.of()} == failing, "every loop says so")
+    assert {e.code for _, e in home.live.failures.of()} == {"meta.unreachable"}
+    database.start()
+    before = Counter(rounds)
+    wait_for(lambda: all(rounds[n] > before[n] for n in names), "every loop goes on")
+    wait_for(lambda: not home.live.failures.of(), "nothing fails any more")
+    with home.meta.write() as c:
+        seen = epochs.newest(c)
+        connections.add(c, name="pg", type="postgres-cdc", options={}, secret=None, position="0/10")
+
+    def newest() -> Epoch | None:
+        with home.meta.read() as c:
+            return epochs.newest(c)
+
+    wait_for(lambda: newest() != seen, "what is new is published")
 
 
 def test_a_transaction_that_meta_interrupts_is_one_of_our_errors(database: EmbeddedPostgres, home: Home) -> None:

@@ -13,11 +13,13 @@ from headwater.capture.process import PAUSE, RESUME
 from headwater.demo.process import PASSWORD
 from headwater.model import ConnectionState
 from headwater.ownership.names import Name
-from support import upstreams
+from support import turns, upstreams
 from support.captured import Captured, captured
 from support.owned import acquired
 from support.upstreams import Upstream
 from support.wait import wait_for
+
+pytestmark = turns.TAKEN
 
 LARGE = 20_000  # rows of a transaction that takes several segments
 

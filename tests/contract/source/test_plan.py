@@ -22,11 +22,13 @@ from headwater.config import MAX_SPANS
 from headwater.decode.literals import key_texts
 from headwater.decode.values import arrow_schema
 from headwater.model import Bound, ScanResult, Span
-from support import upstreams
+from support import turns, upstreams
 from support.scanned import Bench
 from support.upstreams import Upstream
 from support.upstreams.base import KEY_SHAPES
 from support.wait import wait_for
+
+pytestmark = turns.TAKEN
 
 STEP = 70
 

@@ -13,9 +13,11 @@ from headwater.backfill.read_span import scan_span
 from headwater.backfill.span import WHOLE, one_key
 from headwater.errors import DataError, HeadwaterError, Retry, SourceError
 from headwater.model import Bound, Span
-from support import upstreams
+from support import turns, upstreams
 from support.upstreams import Upstream
 from support.wait import wait_for
+
+pytestmark = turns.TAKEN
 
 
 def saw(upstream: Upstream, seen: str, txn: int) -> bool:

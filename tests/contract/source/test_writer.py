@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 
-from support import upstreams
+from support import turns, upstreams
 from support.invariant import QUERY, check_invariant
 from support.wait import wait_for
 from support.writer import Writer, create_schema
+
+pytestmark = turns.TAKEN
 
 KINDS = {"_mixed", "_rolled_back", "_nested", "_large", "_again", "_big", "_transfer", "_truncate"}
 

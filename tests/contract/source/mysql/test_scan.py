@@ -15,8 +15,11 @@ from headwater.model import Joined, Test
 from headwater.source.mysql.begin import prepared
 from headwater.source.mysql.scan.low import binlog_end
 from headwater.source.mysql.upstream import MysqlUpstream
+from support import turns
 from support.mysql import MyDatabase
 from support.mysql_scan import Bench, bench
+
+pytestmark = turns.TAKEN
 
 
 def numbers(database: MyDatabase, rows: int, columns: str = "id int PRIMARY KEY", value: str = "{0}") -> None:
