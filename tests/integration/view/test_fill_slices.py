@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from headwater.view import combined, read_plan, recompute, shape, slice_of, slices
 from support.view_cases import QUERIES, two_tables
-from support.views import unlike
+from support.view_moves import unlike
 
 
 def rows_of(frame: DataFrame) -> list[tuple[object, ...]]:
