@@ -18,6 +18,8 @@ from support.owned import acquired
 
 # what later versions brought to the schema, newest first
 SINCE_1 = (
+    *(f"DROP TABLE {table}" for table in ("view", "barrier", "version", "refresh", "plain_view")),
+    "ALTER TABLE run DROP COLUMN before_path",
     "ALTER TABLE run DROP COLUMN folded",
     "ALTER TABLE home DROP COLUMN lake",
     "ALTER TABLE segment DROP COLUMN oldest_at",

@@ -22,6 +22,7 @@ from headwater.engine.home import Home
 from headwater.engine.live import Lag
 from headwater.engine.status.metrics import METRICS, Family, Kind, Metric, Sample, collect, resident_bytes
 from headwater.errors import MachineError
+from headwater.meta import epochs, relations, views
 from headwater.observe.endpoint import MetricsEndpoint, observed
 from headwater.observe.exposition import CONTENT_TYPE, text
 from headwater.source.upstream import LogEnd
@@ -134,6 +135,22 @@ def test_a_page_is_read_back_by_a_strict_reader(home: Home) -> None:
 
 
 def test_a_running_server_has_a_value_for_every_metric_that_is_not_an_error(home: Home) -> None:
+    with home.meta.write() as c:
+        id = relations.add(
+            c,
+            name="totals",
+            connection_id=0,
+            upstream_schema="",
+            upstream_table="",
+            upstream_id=0,
+            columns=(),
+            key=(),
+            options={},
+            statement="",
+        )
+        views.add(c, id, query="SELECT 1", inputs=[], uses={}, visible=0, order=[], limit=None)
+        views.add_version(c, id, views.add_barrier(c, epochs.publish(c, [], {}).id).epoch)
+        views.record(c, id, views.Refresh(0, 1, "rows", "", 1, 1, 1.0))
     missing = METRICS.keys() - {f.metric.name for f in collect(home, Serving())}
     assert missing == {"headwater_errors_total", "headwater_table_estimated_rows", "headwater_epoch_age_seconds"}
 
