@@ -162,7 +162,7 @@ QUERIES["q15"] = """
 WITH revenue AS (
   SELECT l_suppkey AS supplier_no, sum(l_extendedprice * (1 - l_discount)) AS total_revenue
   FROM lineitem
-  WHERE l_shipdate >= DATE '1996-01-01' AND l_shipdate < DATE '1996-04-01'
+  WHERE l_shipdate >= DATE '1994-01-01' AND l_shipdate < DATE '1998-01-01'
   GROUP BY l_suppkey)
 SELECT s_suppkey, s_name, s_address, s_phone, total_revenue
 FROM supplier, revenue

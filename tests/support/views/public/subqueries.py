@@ -41,7 +41,7 @@ OF_LEAGUE = {
     "not exists": (
         "SELECT id, name FROM team t WHERE NOT EXISTS (SELECT 1 FROM player p WHERE p.team = t.id AND p.score > t.bar)"
     ),
-    "exists without correlation": "SELECT id FROM team WHERE EXISTS (SELECT 1 FROM player WHERE score > 38)",
+    "exists without correlation": "SELECT id FROM team WHERE EXISTS (SELECT 1 FROM player WHERE score > 32)",
     "exists or a condition": (
         "SELECT t.id, t.name FROM team t WHERE t.bar < 5 OR EXISTS (SELECT 1 FROM player p WHERE p.team = t.id AND "
         "p.score > 20)"
