@@ -11,6 +11,8 @@ from pyspark.sql import SparkSession
 from support.view_random import Queries, random_change, random_tables
 from support.views import View, settle
 
+pytestmark = pytest.mark.spark
+
 SEED = int(os.environ.get("HEADWATER_SOAK_SEED", "0")) or random.SystemRandom().randrange(1 << 32)
 
 
