@@ -11,6 +11,8 @@ from headwater.view import combined, read_plan, recompute, shape, slice_of, slic
 from support.view_cases import QUERIES, two_tables
 from support.view_moves import unlike
 
+pytestmark = pytest.mark.spark
+
 
 def rows_of(frame: DataFrame) -> list[tuple[object, ...]]:
     return [tuple(row) for row in frame.collect()]

@@ -13,6 +13,8 @@ from headwater.view.rules import Rule
 from support.view_cases import QUERIES, change, two_tables
 from support.view_moves import View, settle
 
+pytestmark = pytest.mark.spark
+
 PLANS = Path(__file__).parent / "plans.txt"
 
 

@@ -11,6 +11,8 @@ from pyspark.sql import SparkSession
 from support.view_moves import View, settle
 from support.view_random import Queries, random_change, random_tables
 
+pytestmark = pytest.mark.spark
+
 SEED = int(os.environ.get("HEADWATER_SOAK_SEED", "0")) or random.SystemRandom().randrange(1 << 32)
 
 

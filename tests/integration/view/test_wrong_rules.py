@@ -12,6 +12,8 @@ from headwater.view import build, changes, frames
 from headwater.view.shape import WEIGHT
 from support.view_moves import Step, Table, View, schema_of, settle
 
+pytestmark = pytest.mark.spark
+
 
 class OnlyNewVersions(Step):
     def pre(self) -> DataFrame:

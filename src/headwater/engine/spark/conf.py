@@ -39,7 +39,7 @@ ALWAYS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.ansi.enabled": "true",
-    # Otherwise every column that is built tells the JVM which line of Python built it: four of five calls to it.
+    # Otherwise every column that is built tells the JVM which line of Python built it, in five calls or more.
     "spark.python.sql.dataFrameDebugging.enabled": "false",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
