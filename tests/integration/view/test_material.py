@@ -20,6 +20,8 @@ from support.views.changes import Writer
 from support.views.material import Case, Change, Model, Op, Table, statement
 from support.views.public import CASES
 
+pytestmark = pytest.mark.soak  # hundreds of queries
+
 SEED = 20
 STEPS = 12
 # Tables of a few rows: compiling a plan, or splitting it into tasks, takes longer than running it.
