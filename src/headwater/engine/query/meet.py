@@ -35,10 +35,25 @@ def meet(c: Connection, known: Sequence[RelationInfo], names: Collection[str]) -
         return Met(newest)
     found = views.newest_common(c, ids)
     epoch = None if found is None else epochs.get(c, found)
-    if epoch is None:
+    if epoch is None or not _all_whole(c, known, names, newest, epoch):
         return None
     later = epochs.created_after(c, epoch.id)
     return Met(epoch, 0.0 if later is None else max(0.0, time.time() - later))
+
+
+def _all_whole(
+    c: Connection, known: Sequence[RelationInfo], names: Collection[str], newest: Epoch, epoch: Epoch
+) -> bool:
+    """Whether the tables among the names are as whole at an older epoch as they are now.
+
+    A table that was read again by RESYNC has no rows before that; the views over it follow soon.
+    """
+    for relation in known:
+        if relation.view is None and relation.name.lower() in names:
+            now, then = (epochs.layout_at(c, relation.id, e.id) for e in (newest, epoch))
+            if now is not None and now.complete and (then is None or not then.complete):
+                return False
+    return True
 
 
 def check_filled(c: Connection, known: Sequence[RelationInfo], names: Collection[str]) -> None:

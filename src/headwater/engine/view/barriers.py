@@ -6,12 +6,14 @@ from collections.abc import Mapping
 
 from sqlalchemy.engine import Connection
 
+from headwater.errors import DataError
 from headwater.meta import epochs, relations, views
 from headwater.model import Control, Epoch, RelationInfo, TableState
 from headwater.view import barrier
 from headwater.view.barrier import Barrier, Want
 
 INTERVAL = "refresh.interval"
+STALE = "view.stale"
 DEFAULT_INTERVAL = "1"  # seconds
 
 
@@ -19,7 +21,7 @@ class Meeting:
     """The barriers and versions of all views, as one transaction sees them."""
 
     def __init__(self, c: Connection, begun: Mapping[int, int]) -> None:
-        known = [r for r in relations.all(c) if r.view is not None]
+        known = [r for r in relations.all(c) if r.view is not None and not is_stale(r)]
         self.barriers = [Barrier(b.number, b.epoch) for b in views.barriers(c)]
         self._known = {r.id: r for r in known}
         at = views.versions(c)
@@ -63,6 +65,34 @@ class Meeting:
 
 def _inputs(relation: RelationInfo) -> set[int]:
     return set(relation.view.inputs) if relation.view is not None else set()
+
+
+def is_stale(relation: RelationInfo) -> bool:
+    """Whether a view stood still for so long that what it would need to go on is no longer kept for it."""
+    return relation.state is TableState.FAILED and (relation.error or {}).get("code") == STALE
+
+
+def expire(c: Connection, keep_s: float, now: float) -> list[RelationInfo]:
+    """Gives up views that have stood still, paused or failed, for longer than `keep_s`; returns them."""
+    gone = []
+    for relation in relations.all(c):
+        if relation.view is None or is_stale(relation):
+            continue
+        stopped = relation.control is Control.PAUSED or relation.state is TableState.FAILED
+        version = epochs.get(c, views.last_version(c, relation.id))
+        later = None if version is None else epochs.created_after(c, version.id)
+        if stopped and later is not None and now - later > keep_s:
+            relations.set_state(c, relation.id, TableState.FAILED, _stale(relation, keep_s))
+            gone.append(relation)
+    return gone
+
+
+def _stale(relation: RelationInfo, keep_s: float) -> DataError:
+    return DataError(
+        STALE,
+        f"{relation.name} stood still for more than {keep_s / 3600:g} h, and what it needs to go on is no longer kept",
+        f"REFRESH MATERIALIZED VIEW {relation.name} computes it anew.",
+    )
 
 
 def advance(c: Connection, begun: Mapping[int, int]) -> bool:

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 from sqlalchemy.engine import Connection
 
 from headwater.engine.home import Home
+from headwater.errors import DataError, HeadwaterError
 from headwater.meta import relations
 from headwater.model import RelationInfo, ViewOrigin
 from headwater.view.inputs import input_schema
 from headwater.view.plan import read_plan
-from headwater.view.tree import Tree
+from headwater.view.shape import shape
+from headwater.view.tree import InputSchema, Tree
 
 
 @dataclass(slots=True)
@@ -36,8 +39,35 @@ class Trees:
         with self._lock:
             known = self._known.get(relation.id)
             if known is None or known[0] != what:
-                known = self._known[relation.id] = what, read_plan(session, relation.view.query, inputs)
+                known = self._known[relation.id] = what, _checked(session, relation, inputs)
             return known[1]
+
+
+def _checked(session: SparkSession, relation: RelationInfo, inputs: Mapping[str, InputSchema]) -> Tree:
+    """The tree, if its rows are still those that the view stores."""
+    assert relation.view is not None
+    try:
+        found = read_plan(session, relation.view.query, inputs)
+    except AnalysisException as e:
+        raise _input_changed(relation, f"its query no longer works: {_first_line(e)}") from e
+    stored = [(c.name, c.lake_type) for c in relation.columns]
+    now = [(c.name, c.type) for c in shape(found).columns]
+    if stored != now:
+        names = sorted({name for name, _ in set(stored) ^ set(now)})
+        raise _input_changed(relation, f"its query now gives other columns or types: {', '.join(names)}")
+    return found
+
+
+def _input_changed(relation: RelationInfo, why: str) -> HeadwaterError:
+    return DataError(
+        "view.input_changed",
+        f"an input of {relation.name} has changed: {why}",
+        f"DROP MATERIALIZED VIEW {relation.name} and create it again; until then it stays readable as it was.",
+    )
+
+
+def _first_line(error: Exception) -> str:
+    return next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)[:300]
 
 
 def _inputs(c: Connection, view: ViewOrigin) -> list[RelationInfo]:

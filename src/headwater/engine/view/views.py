@@ -19,7 +19,7 @@ from headwater.engine.home import Home
 from headwater.engine.query.read import Reader
 from headwater.engine.spark.jobs import share
 from headwater.engine.view import barriers, fill
-from headwater.engine.view.barriers import Meeting
+from headwater.engine.view.barriers import Meeting, is_stale
 from headwater.engine.view.definition import Trees
 from headwater.engine.view.fill import Filler
 from headwater.engine.view.merge import merge_runs
@@ -97,7 +97,7 @@ class Views:
             return
         self._advance()
         for relation in known:
-            if relation.control is Control.PAUSED or self._stopping.is_set():
+            if relation.control is Control.PAUSED or self._stopping.is_set() or is_stale(relation):
                 continue
             if not self._filled(relation):
                 self._fill(relation)
@@ -108,6 +108,8 @@ class Views:
         if now - self._barrier_at < BARRIER_S:
             return
         with self.home.meta.owned(self.leases.server) as c:
+            for relation in barriers.expire(c, self.home.settings.retention_hours * 3600, time.time()):
+                log.error("view lost its claim name=%s", relation.name)
             if barriers.advance(c, self._begun):
                 self._barrier_at = now
 
