@@ -228,6 +228,11 @@ def punch(c: Connection, id: int, hole: Span) -> None:
     c.execute(sa.update(span).where(span.c.id == again).values(**_UNREAD, again=1))
 
 
+def remove_all(c: Connection, relation_id: int) -> None:
+    """Forgets the plan of a relation, of which nothing has been covered."""
+    c.execute(sa.delete(span).where(span.c.relation_id == relation_id))
+
+
 def read_all_again(c: Connection, relation_id: int) -> None:
     """Schedules the whole table to be scanned again, as one span; the base's rows are removed when that is covered."""
     c.execute(sa.delete(span).where(span.c.relation_id == relation_id))

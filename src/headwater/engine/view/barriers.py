@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from sqlalchemy.engine import Connection
 
@@ -14,6 +14,7 @@ from headwater.view.barrier import Barrier, Want
 
 INTERVAL = "refresh.interval"
 STALE = "view.stale"
+WAITED_INTERVALS = 4  # a view goes to the next barrier of its rank, which may be two intervals away
 DEFAULT_INTERVAL = "1"  # seconds
 
 
@@ -41,9 +42,14 @@ class Meeting:
         filling = {b.number for b in self.barriers if b.epoch in self._fills}
         return barrier.kept(self.barriers, self.versions, self.wants) | filling
 
-    def due(self, newest: Epoch) -> bool:
-        """Whether the newest epoch is to become a barrier, or another one at the same epoch is needed."""
+    def due(self, newest: Epoch, again: Collection[int] = ()) -> bool:
+        """Whether the newest epoch is to become a barrier, or another one at the same epoch is needed.
+
+        `again` are views whose last refresh failed and is to be retried: none goes to the same barrier twice.
+        """
         if not self.barriers or newest.id > self.barriers[-1].epoch:
+            return True
+        if any(id in self.wants and self.wants[id].after >= self.barriers[-1].number for id in again):
             return True
         last = self.barriers[-1].epoch
         moved = min(b.number for b in self.barriers if b.epoch == last)
@@ -73,15 +79,15 @@ def is_stale(relation: RelationInfo) -> bool:
 
 
 def expire(c: Connection, keep_s: float, now: float) -> list[RelationInfo]:
-    """Gives up views that have stood still, paused or failed, for longer than `keep_s`; returns them."""
+    """Gives up views that have stood still for longer than `keep_s` while there were newer epochs; returns them."""
     gone = []
     for relation in relations.all(c):
         if relation.view is None or is_stale(relation):
             continue
-        stopped = relation.control is Control.PAUSED or relation.state is TableState.FAILED
         version = epochs.get(c, views.last_version(c, relation.id))
         later = None if version is None else epochs.created_after(c, version.id)
-        if stopped and later is not None and now - later > keep_s:
+        slowest_s = WAITED_INTERVALS * float(relation.options.get(INTERVAL, DEFAULT_INTERVAL))
+        if later is not None and now - later > max(keep_s, slowest_s):
             relations.set_state(c, relation.id, TableState.FAILED, _stale(relation, keep_s))
             gone.append(relation)
     return gone
@@ -95,12 +101,12 @@ def _stale(relation: RelationInfo, keep_s: float) -> DataError:
     )
 
 
-def advance(c: Connection, begun: Mapping[int, int]) -> bool:
+def advance(c: Connection, begun: Mapping[int, int], again: Collection[int] = ()) -> bool:
     """Makes the newest epoch a barrier if that is due, and forgets those that nobody needs; whether it made one."""
     newest = epochs.newest(c)
     if newest is None:
         return False
-    due = Meeting(c, begun).due(newest)
+    due = Meeting(c, begun).due(newest, again)
     if due:
         views.add_barrier(c, newest.id)
     prune(c, begun)

@@ -35,7 +35,7 @@ class Trees:
         session = self.session()
         with self.home.meta.read() as c:
             inputs = {r.name: input_schema(r.columns, r.key, r.view is not None) for r in _inputs(c, relation.view)}
-        what = (id(session), relation.view.query, tuple(inputs.items()))
+        what = (session, relation.view.query, tuple(inputs.items()))
         with self._lock:
             known = self._known.get(relation.id)
             if known is None or known[0] != what:

@@ -30,6 +30,7 @@ from headwater.engine.query.read import Reader
 from headwater.engine.spark.jobs import pool
 from headwater.engine.view.definition import Trees
 from headwater.engine.view.refusal import refused
+from headwater.errors import DataError
 from headwater.meta import epochs, relations, spans, views
 from headwater.meta.views import Fill
 from headwater.model import Bound, DataFile, Epoch, RelationInfo, ScanResult, Span, SpanInfo, SpanState, TableState
@@ -126,8 +127,11 @@ class Filler:
             epoch = epochs.get(c, fill.epoch)
             assert epoch is not None, "the epoch of a fill is kept"
             inputs = [at(c, relations.get(c, id), epoch) for id in relation.view.inputs]
+            whole = [x for x in inputs if x is not None]
+            if len(whole) < len(inputs):  # an input was read again by RESYNC, and has no rows at that epoch
+                return self._start_over(c, relation)
         try:
-            files = self._written(relation, fill, slice, [x for x in inputs if x is not None], lease)
+            files = self._written(relation, fill, slice, whole, lease)
         except BaseException:
             with self._home.meta.owned(lease) as c:
                 spans.back_to_pending(c, slice.id)
@@ -139,6 +143,20 @@ class Filler:
                 spans.scanned(c, slice.id, ScanResult("", "", files, rows), fill.epoch, "")
         crash.here("view.slice_recorded")
         return rows
+
+    def _start_over(self, c: Connection, relation: RelationInfo) -> int:
+        """Lets the fill begin again at a newer epoch, if nothing of it is in the base."""
+        if spans.readable(c, relation.id):
+            raise DataError(
+                "view.stale",
+                f"an input of {relation.name} was read again while the view was being filled",
+                f"REFRESH MATERIALIZED VIEW {relation.name} computes it anew.",
+            )
+        spans.remove_all(c, relation.id)
+        views.set_fill(c, relation.id, None)
+        relations.set_planned(c, relation.id, False)
+        relations.set_state(c, relation.id, TableState.DEFINED)
+        return 0
 
     def _written(
         self, relation: RelationInfo, fill: Fill, slice: SpanInfo, inputs: list[At], lease: Lease

@@ -63,7 +63,10 @@ def plan_step(c: Connection, relation: RelationInfo, last_id: int, target_id: in
     after = {r.id: at(c, r, target) for r in inputs}
     state = at(c, relation, last)
     whole = {id: found for id, found in after.items() if found is not None}
-    if state is None or len(whole) < len(inputs):
+    failed = any(
+        r.view is None and r.state is TableState.FAILED for r in inputs
+    )  # it is not read past where it stopped
+    if state is None or len(whole) < len(inputs) or failed:
         return None
     before = {r.id: at(c, r, last) for r in inputs}
     changes, why = dict[int, int](), ""

@@ -95,7 +95,7 @@ class Views:
                 with self.home.meta.owned(self.leases.server) as c:
                     views.keep_barriers(c, [])
             return
-        self._advance()
+        self._advance(known)
         for relation in known:
             if relation.control is Control.PAUSED or self._stopping.is_set() or is_stale(relation):
                 continue
@@ -103,14 +103,16 @@ class Views:
                 self._fill(relation)
         self._refresh(known)
 
-    def _advance(self) -> None:
+    def _advance(self, known: list[RelationInfo]) -> None:
         now = time.monotonic()
         if now - self._barrier_at < BARRIER_S:
             return
+        failed = [r.id for r in known if r.state is TableState.FAILED and not self._busy.get(r.id)]
+        again = [id for id in failed if not self.home.live.failures.backing_off(Who(REFRESH, table=id))]
         with self.home.meta.owned(self.leases.server) as c:
             for relation in barriers.expire(c, self.home.settings.retention_hours * 3600, time.time()):
                 log.error("view lost its claim name=%s", relation.name)
-            if barriers.advance(c, self._begun):
+            if barriers.advance(c, self._begun, again):
                 self._barrier_at = now
 
     def _filled(self, relation: RelationInfo) -> bool:
