@@ -63,9 +63,8 @@ def plan_step(c: Connection, relation: RelationInfo, last_id: int, target_id: in
     after = {r.id: at(c, r, target) for r in inputs}
     state = at(c, relation, last)
     whole = {id: found for id, found in after.items() if found is not None}
-    failed = any(
-        r.view is None and r.state is TableState.FAILED for r in inputs
-    )  # it is not read past where it stopped
+    # a table that has failed is not read past the place where it stopped
+    failed = any(r.view is None and r.state is TableState.FAILED for r in inputs)
     if state is None or len(whole) < len(inputs) or failed:
         return None
     before = {r.id: at(c, r, last) for r in inputs}
