@@ -363,9 +363,7 @@ class Server:
             self._guard.attempt("cover", relation_id, partial(self.committer.cover, relation_id), None)
 
     def _move_views(self) -> None:
-        """Fills and refreshes views, once Spark runs."""
-        if self._session_ready.is_set():
-            self.views.tick()
+        self.views.tick(self._session_ready.is_set())
 
     def _control(self) -> None:
         """Prepares new connections and keeps the captures of the others running."""

@@ -82,8 +82,8 @@ class Views:
         """What a view is waiting for, as text."""
         return self._waits.get(relation_id, "")
 
-    def tick(self) -> None:
-        """Makes a barrier if it is time, and gives every idle view its next work."""
+    def tick(self, spark: bool = True) -> None:
+        """Makes a barrier if it is time, and gives every idle view its next work, if Spark runs."""
         if self._fenced is not None:
             raise self._fenced
         with self.home.meta.read() as c:
@@ -96,6 +96,8 @@ class Views:
                     views.keep_barriers(c, [])
             return
         self._advance(known)
+        if not spark:
+            return
         for relation in known:
             if relation.control is Control.PAUSED or self._stopping.is_set() or is_stale(relation):
                 continue
