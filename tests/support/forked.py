@@ -7,6 +7,7 @@ streams and exit status; tests of whole servers start captures as the server doe
 from __future__ import annotations
 
 import atexit
+import contextlib
 import functools
 import json
 import os
@@ -165,7 +166,8 @@ def _tell_ended(watched: dict[int, int]) -> None:
         if pid == 0:
             return
         fd = watched.pop(pid)
-        os.write(fd, str(os.waitstatus_to_exitcode(status)).encode())
+        with contextlib.suppress(BrokenPipeError):  # nobody waits for it any more
+            os.write(fd, str(os.waitstatus_to_exitcode(status)).encode())
         os.close(fd)
 
 
