@@ -30,6 +30,13 @@ def test_a_view_equals_its_query_after_each_change(quick: SparkSession, name: st
         settle(tables)
 
 
+def test_an_aggregate_that_depends_on_the_order_below_it_is_run_as_it_is_written(quick: SparkSession) -> None:
+    inputs = {name: table.schema for name, table in two_tables(random.Random(0)).items()}
+    sorted_first = "select k, collect_list(id) l from (select * from a order by v, id) group by k"
+    assert read_plan(quick, sorted_first, inputs).reason == "an aggregate whose value depends on the ORDER BY below it"
+    assert read_plan(quick, sorted_first.replace("collect_list", "max"), inputs).reason == ""
+
+
 def outline(rule: Rule, depth: int = 0) -> str:
     """Operators, rules and keys, an operator per line."""
     note = f" ({rule.note})" if rule.note else ""

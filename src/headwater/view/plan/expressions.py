@@ -9,7 +9,7 @@ from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.sql import SparkSession
 from pyspark.sql.classic.column import Column
 
-from headwater.view.tree import Expr
+from headwater.view.tree import Expr, Order
 
 
 class Unsupported(Exception):
@@ -88,11 +88,12 @@ class Converter:
     def seq(self, items: Sequence[Any]) -> Any:
         return self._jvm.PythonUtils.toSeq(list(items))
 
-    def ascending(self, name: str) -> Any:
-        """`name ASC NULLS FIRST`."""
+    def term(self, order: Order) -> Any:
+        """A term of an ORDER BY."""
         found = self._catalyst.expressions
-        way, nulls = _object(found, "Ascending"), _object(found, "NullsFirst")
-        return found.SortOrder(self.attribute(name), way, nulls, self.seq([]))
+        way = _object(found, "Ascending" if order.ascending else "Descending")
+        nulls = _object(found, "NullsFirst" if order.nulls_first else "NullsLast")
+        return found.SortOrder(self.attribute(order.name), way, nulls, self.seq([]))
 
     def window(self, function: Any, partition: Sequence[Any], order: Sequence[Any], frame: Any) -> Any:
         """A window function over a window, of converted parts."""

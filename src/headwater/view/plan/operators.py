@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pyspark.sql import DataFrame
@@ -25,16 +25,20 @@ JOINS: dict[str, tree.JoinKind] = {
     "ExistenceJoin": "existence",
 }
 
-ORDERING = ("Sort", "Repartition", "RepartitionByExpression", "RebalancePartitions")  # they keep all rows as they are
+SPREADING = ("Repartition", "RepartitionByExpression", "RebalancePartitions")  # they keep all rows as they are
 
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """An operator, which of its columns each attribute of the plan is, and the plan's output in order."""
+    """An operator, which of its columns each attribute of the plan is, and the plan's output in order.
+
+    `order` is how the query sorted the rows: below a window, a LIMIT of a lateral sub-query has no other trace.
+    """
 
     node: Node
     names: dict[int, str]
     output: list[str]
+    order: tuple[tree.Order, ...] = ()
 
 
 class Reader:
@@ -73,6 +77,9 @@ class Reader:
             return self._leaf(plan) if kind == "LogicalRDD" else self._constant(plan)
         if kind in ("GlobalLimit", "Offset"):
             return self._top(plan)
+        if kind == "Sort":
+            child, order = self._order(plan)
+            return replace(child, order=order)
         if kind == "Join":
             return self._join(plan)
         if kind == "Union":
@@ -80,7 +87,7 @@ class Reader:
         one: Callable[[Any, Read], Read] | None = {
             "Project": self._project,
             "Filter": self._filter,
-            **dict.fromkeys(ORDERING, lambda _, child: child),
+            **dict.fromkeys(SPREADING, lambda _, child: replace(child, order=())),
             "Aggregate": self._aggregate,
             "Window": self._window,
             "Expand": self._expand,
@@ -143,11 +150,11 @@ class Reader:
                 made.append((name, value))
             names[number(attribute)] = name
             output.append(name)
-        return Read(build.project(self.with_queries(child.node), made), names, output)
+        return Read(build.project(self.with_queries(child.node), made), names, output, child.order)
 
     def _filter(self, plan: Any, child: Read) -> Read:
         condition = self.converter.expression(plan.condition(), child.names)
-        return Read(build.filtered(self.with_queries(child.node), condition), child.names, child.output)
+        return Read(build.filtered(self.with_queries(child.node), condition), child.names, child.output, child.order)
 
     def _join(self, plan: Any) -> Read:
         left, right = (self.read(side) for side in sequence(plan.children()))
@@ -171,10 +178,12 @@ class Reader:
 
     def _aggregate(self, plan: Any, child: Read) -> Read:
         node, names, output = aggregate(self, plan, child.node, child.names)
+        if child.order and any(not call.exact for call in _calls(node)):
+            raise Unsupported("an aggregate whose value depends on the ORDER BY below it")
         return Read(node, names, output)
 
     def _window(self, plan: Any, child: Read) -> Read:
-        node, names, output = windowed(self, plan, child.node, child.names)
+        node, names, output = windowed(self, plan, child.node, child.names, child.order)
         return Read(node, child.names | names, child.output + output)
 
     def _union(self, plan: Any) -> Read:
@@ -261,6 +270,12 @@ class Reader:
             order.append(tree.Order(name, ascending, kind_of(term.nullOrdering()) == "NullsFirst"))
         node = build.project(self.with_queries(child.node), made)
         return Read(node, child.names, child.output), tuple(order)
+
+
+def _calls(node: Node) -> tuple[tree.Call, ...]:
+    """The calls of an aggregate that may have a projection above it."""
+    below = node.child if isinstance(node, tree.Project) else node
+    return below.calls if isinstance(below, tree.Aggregate) else ()
 
 
 def _value(source: Any) -> Any:

@@ -7,14 +7,20 @@ from typing import TYPE_CHECKING, Any
 from headwater.view import build
 from headwater.view.plan.aggregates import exact
 from headwater.view.plan.expressions import PEERS, Names, kind_of, number, sequence
-from headwater.view.tree import Expr, Node
+from headwater.view.tree import Expr, Node, Order
 
 if TYPE_CHECKING:
     from headwater.view.plan.operators import Reader
 
 
-def windowed(reader: Reader, plan: Any, child: Node, names: Names) -> tuple[Node, dict[int, str], list[str]]:
-    """The operator, the columns of the plan's new attributes, and these in order."""
+def windowed(
+    reader: Reader, plan: Any, child: Node, names: Names, sorted_by: tuple[Order, ...]
+) -> tuple[Node, dict[int, str], list[str]]:
+    """The operator, the columns of the plan's new attributes, and these in order.
+
+    Rows that a window leaves in any order stay in that of the query, as in a stable sort, then in that of the key.
+    """
+    ties = (*sorted_by, *(Order(name, True, True) for name in child.key))
     convert = reader.converter
     before: list[tuple[str, Expr]] = []
     partition = []
@@ -29,7 +35,7 @@ def windowed(reader: Reader, plan: Any, child: Node, names: Names) -> tuple[Node
     found: dict[int, str] = {}
     inexact: set[str] = set()
     for source in sequence(plan.windowExpressions()):
-        value, certain = _function(reader, source.child(), names, child.key)
+        value, certain = _function(reader, source.child(), names, ties)
         name = convert.fresh()
         inexact |= set() if certain else {name}
         made.append((name, value))
@@ -38,7 +44,7 @@ def windowed(reader: Reader, plan: Any, child: Node, names: Names) -> tuple[Node
     return build.windowed(prepared, partition, made, inexact), found, [name for name, _ in made]
 
 
-def _function(reader: Reader, source: Any, names: Names, key: tuple[str, ...]) -> tuple[Expr, bool]:
+def _function(reader: Reader, source: Any, names: Names, ties: tuple[Order, ...]) -> tuple[Expr, bool]:
     """A window function, and whether it gives the same value whenever it is evaluated over the same rows."""
     convert = reader.converter
     spec = source.windowSpec()
@@ -52,9 +58,9 @@ def _function(reader: Reader, source: Any, names: Names, key: tuple[str, ...]) -
     if which in PEERS or not by_rows or (certain and not order):
         return value, certain
     if which in ("Lag", "Lead", "NthValue", "RowNumber", "NTile") or order or not certain:
-        terms = [convert.renamed(term, names) for term in order] + [convert.ascending(name) for name in key]
+        terms = [convert.renamed(term, names) for term in order] + [convert.term(tie) for tie in ties]
         parts = [convert.renamed(e, names) for e in sequence(spec.partitionSpec())]
         whole = convert.window(convert.renamed(function, names), parts, terms, spec.frameSpecification())
-        uses = value.uses | set(key)
+        uses = value.uses | {tie.name for tie in ties}
         return Expr(value.text, value.type, value.nullable, uses, convert.column(whole)), True
     return value, certain
