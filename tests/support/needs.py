@@ -15,7 +15,6 @@ from typing import Any
 
 import pytest
 from pyspark import SparkContext
-from pyspark.sql import SparkSession
 
 from headwater.demo.embedded import EmbeddedPostgres
 from headwater.demo.process import ServerProcess
@@ -71,11 +70,11 @@ def of_parameters(values: Iterable[Any]) -> set[str]:
 def hold(patch: pytest.MonkeyPatch) -> None:
     """Lets nobody start or use what the test that runs has no marker for."""
 
-    def held(owner: Any, name: str, marker: str = "", when: Callable[..., bool] = lambda *_: True) -> None:
+    def held(owner: Any, name: str, marker: str = "", when: Callable[[], bool] = lambda: True) -> None:
         wrapped = getattr(owner, name)
 
         def checked(*given: Any, **named: Any) -> Any:
-            if when(*given):
+            if when():
                 expect(marker or SERVERS[given[0].name.lower()])
             return wrapped(*given, **named)
 
@@ -85,8 +84,8 @@ def hold(patch: pytest.MonkeyPatch) -> None:
     for kind in (EmbeddedPostgres, EmbeddedServer):
         held(kind, "connect")  # also to a server that an earlier test has started
     held(spark_session, "launch_gateway", SPARK)
-    held(spark_session, "start", SPARK, when=lambda *_: SparkContext._gateway is not None)  # a JVM runs already
-    held(spark_session, "check_session", SPARK, when=lambda given: isinstance(given, SparkSession))
+    held(spark_session, "start", SPARK, when=lambda: SparkContext._gateway is not None)  # a JVM runs already
+    held(spark_session, "check_session", SPARK)
     held(Lake, "start", SPARK)
 
 

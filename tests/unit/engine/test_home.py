@@ -110,6 +110,7 @@ class _Session:
         self.conf = {"spark.sql.extensions": conf.EXTENSION, "spark.sql.catalog.spark_catalog": conf.CATALOG}
 
 
+@pytest.mark.spark  # a session that only looks like one: none is started
 def test_a_run_that_can_define_nothing_leaves_no_home_behind(tmp_path: Path) -> None:
     said: list[str] = []
     with headwater.open(tmp_path / "home", spark=_Session()) as hw:  # type: ignore[arg-type]

@@ -152,7 +152,7 @@ def test_a_running_server_has_a_value_for_every_metric_that_is_not_an_error(home
         views.add_version(c, id, views.add_barrier(c, epochs.publish(c, [], {}).id).epoch)
         views.record(c, id, views.Refresh(0, 1, "rows", "", 1, 1, 1.0))
     missing = METRICS.keys() - {f.metric.name for f in collect(home, Serving())}
-    assert missing == {"headwater_errors_total", "headwater_table_estimated_rows", "headwater_epoch_age_seconds"}
+    assert missing == {"headwater_errors_total", "headwater_table_estimated_rows"}
 
 
 def test_without_a_server_only_what_meta_knows_is_said(home: Home) -> None:
