@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import reduce
 
 from pyspark.sql import DataFrame, SparkSession
@@ -88,10 +88,14 @@ class Frames:
     home: Home
     overlays: Overlays
     stack: ExitStack
+    _made: dict[tuple[int, Layout, int], DataFrame] = field(default_factory=dict)
 
     def of(self, at: At) -> DataFrame:
         """The rows that a query over the relation reads; hidden key columns included."""
-        return shown_rows(at.relation, self.stored(at))
+        what = at.relation.id, at.layout, at.index
+        if what not in self._made:
+            self._made[what] = shown_rows(at.relation, self.stored(at))
+        return self._made[what]
 
     def stored(self, at: At) -> DataFrame:
         """All stored rows and columns."""
@@ -108,15 +112,12 @@ class Unchanged:
     changed: bool = False
     append_only: bool = True
     rows: int = 0
-    _frame: DataFrame | None = None
 
     def pre(self) -> DataFrame:
         return self.post()
 
     def post(self) -> DataFrame:
-        if self._frame is None:
-            self._frame = self.frames.of(self.after)
-        return self._frame
+        return self.frames.of(self.after)
 
     def delta(self) -> DataFrame:
         raise AssertionError("an unchanged input has no delta")
@@ -134,19 +135,13 @@ class MovedTable:
     append_only: bool = False
     rows: int = 0
     _went: Went | None = None
-    _pre: DataFrame | None = None
-    _post: DataFrame | None = None
     _signed: DataFrame | None = None
 
     def pre(self) -> DataFrame:
-        if self._pre is None:
-            self._pre = self.frames.of(self.before)
-        return self._pre
+        return self.frames.of(self.before)
 
     def post(self) -> DataFrame:
-        if self._post is None:
-            self._post = self.frames.of(self.after)
-        return self._post
+        return self.frames.of(self.after)
 
     def delta(self) -> DataFrame:
         if self._signed is None:
@@ -215,19 +210,13 @@ class MovedView:
     changed: bool = True
     append_only: bool = False
     rows: int = 0
-    _pre: DataFrame | None = None
-    _post: DataFrame | None = None
     _signed: DataFrame | None = None
 
     def pre(self) -> DataFrame:
-        if self._pre is None:
-            self._pre = self.frames.of(self.before)
-        return self._pre
+        return self.frames.of(self.before)
 
     def post(self) -> DataFrame:
-        if self._post is None:
-            self._post = self.frames.of(self.after)
-        return self._post
+        return self.frames.of(self.after)
 
     def prepare(self) -> None:
         """Reads the runs between the two versions."""
