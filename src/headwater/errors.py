@@ -360,8 +360,8 @@ CODES: dict[str, Code] = {
     "view.input_changed": Code(
         DataError, "An input of the view changed in such a way that its query gives other columns, or none."
     ),
-    "view.stale": Code(DataError, "The view stopped for so long that changes it needs are no longer kept."),
-    "view.failed": Code(JobError, "A refresh of the view failed."),
+    "view.stale": Code(DataError, "Changes that the view needs to continue are no longer kept."),
+    "view.failed": Code(JobError, "A fill or a refresh of the view failed."),
     "sql.refused": Code(HeadwaterError, "Some statements of a file failed; the others were executed."),
     "data.differs": Code(DataError, "The lake differs from the upstream."),
     "job.fenced": Code(FencedError, "Another owner has taken over the job."),

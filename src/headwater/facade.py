@@ -140,10 +140,10 @@ class Headwater:
         """Executes the definitions that it can and keeps the tables fresh until KeyboardInterrupt.
 
         Failed definitions are returned by `refused()`, and retried if that can help; remaining failures are raised at
-        the end, or immediately if nothing at all is defined. With `once` it returns when every table has caught up with
-        the upstream as it was when all were defined, and folds first (unless `fold` is False); failures are raised once
-        all other tables are there. With `until`, a position or a time, nothing that committed after it is included, and
-        it returns when that point is reached. `metrics_port`: see `running`.
+        the end, or immediately if nothing at all is defined. With `once` it returns when every table and view has
+        caught up with the upstream as it was when all were defined, and folds first (unless `fold` is False); failures
+        are raised once all other tables are there. With `until`, a position or a time, nothing that committed after it
+        is included, and it returns when that point is reached. `metrics_port`: see `running`.
         """
         from headwater.sql.apply import Definitions
 
@@ -336,7 +336,7 @@ class Headwater:
         opened.discard()
 
     def _executor(self) -> Executor:
-        home = self._home  # first: that there is none is told at once, and not after Spark's modules are loaded
+        home = self._home  # first: a missing home is reported before Spark's modules are loaded
         from headwater.sql.execute import Executor
 
         return Executor(home, self._read, self._server)
@@ -376,17 +376,29 @@ class Headwater:
             return not connections.all(c)
 
     def _catch_up(self, progress: OnProgress | None) -> None:
+        from headwater.engine.view.barriers import behind
+
         with self._home.meta.read() as c:
             known = connections.all(c)
         targets: dict[int, str] = {}
+        reached: list[int] = []  # the first epoch with everything up to the targets
 
         def caught_up() -> bool:
             for connection in known:
                 if connection.id not in targets:
                     targets[connection.id] = upstream_of(self._home.meta, connection.id).position()
-            return self._has_reached(targets)
+            if not reached and self._has_reached(targets):
+                reached.extend(self._whole_epoch())
+            with self._home.meta.read() as c:
+                return bool(reached) and not behind(c, reached[0])
 
         self._watch(progress, caught_up)
+
+    def _whole_epoch(self) -> list[int]:
+        """The newest epoch, if it has everything that was captured."""
+        with self._home.meta.read() as c:
+            newest, known = epochs.newest(c), connections.all(c)
+        return [newest.id] if newest and all(newest.index_of(x.id) >= x.committed_index for x in known) else []
 
     def _has_reached(self, targets: dict[int, str]) -> bool:
         """Whether everything that can make progress is where it should be; a failure holds up nothing else."""

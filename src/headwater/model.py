@@ -22,20 +22,20 @@ class Op(IntEnum):
 
 
 class TableState(StrEnum):
-    """The state of a table. Set by the server only; shown under the same word everywhere."""
+    """The state of a table or a view. Set by the server only; shown under the same word everywhere."""
 
     DEFINED = "defined"  # stored; no server has started on it
-    WAITING = "waiting"  # Begin: waits for transactions older than the publication
-    FILLING = "filling"  # spans are being scanned
+    WAITING = "waiting"  # a table (Begin): for transactions older than the publication; a view: for its inputs
+    FILLING = "filling"  # spans are being scanned, or slices of a view computed
     LIVE = "live"  # every span is covered
-    FAILED = "failed"  # stopped with an error; other tables continue
+    FAILED = "failed"  # stopped with an error; others continue. A view stays readable, and is retried unless stale
 
 
 class Control(StrEnum):
-    """What the user has requested for a table's backfill."""
+    """What the user has requested for a table's backfill, or for a view."""
 
     RUN = ""
-    PAUSED = "paused"  # no scan starts until RESUME BACKFILL
+    PAUSED = "paused"  # no scan starts until RESUME BACKFILL; of a view: no slice and no refresh until RESUME
     CANCELLED = "cancelled"  # what was not read by then stays unread; changes continue
 
 
@@ -233,6 +233,14 @@ class Epoch:
 
 
 @dataclass(frozen=True, slots=True)
+class Barrier:
+    """A numbered epoch at which views stop, so that they meet there."""
+
+    number: int
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
 class LogColumn:
     """A column as the log describes it at some index."""
 
@@ -324,7 +332,8 @@ class RelationInfo:
     base_version: int
     control: Control = Control.RUN
     block: int = 0  # tables of one BEGIN … COMMIT become readable together; 0 once they are
-    replaces: int = 0  # the relation that this one replaces when it is complete (RESYNC TABLE)
+    replaces: int = 0  # the relation that this one replaces when it is complete (RESYNC TABLE, REFRESH)
+    replaced_by: int = 0  # the relation that has taken its place; it is read where that one cannot be
     schema_version: int = FIRST_SCHEMA
 
     @property

@@ -10,7 +10,7 @@ from headwater.engine.home import Home
 from headwater.engine.query.between import Frames, at
 from headwater.engine.query.read import Reader, Shown
 from headwater.engine.results import Verified
-from headwater.engine.view.definition import Trees
+from headwater.engine.view.definition import Reshaped, Trees
 from headwater.errors import HeadwaterError
 from headwater.meta import epochs, relations, views
 from headwater.model import Epoch, RelationInfo
@@ -36,6 +36,8 @@ def _compared(home: Home, reader: Reader, trees: Trees, relation: RelationInfo) 
     try:
         with reader.at_epoch({relation.name.lower()}) as (epoch, seen):
             found = _difference(home, reader, trees, epoch, next(iter(seen)))
+    except Reshaped as e:
+        return Verified(relation.name, False, skipped=str(e))
     except HeadwaterError as e:
         return Verified(relation.name, False, code=e.code, error=e.message, hint=e.hint)
     except Exception as e:

@@ -68,7 +68,7 @@ def _top(
 def run(
     file: Annotated[str | None, typer.Argument(metavar="[FILE.sql]", help="Definitions to apply first.")] = None,
     once: Annotated[
-        bool, typer.Option("--once", help="Exit when every table has caught up with the upstream.")
+        bool, typer.Option("--once", help="Exit when every table and view has caught up with the upstream.")
     ] = False,
     until: Annotated[
         str, typer.Option("--until", metavar="POSITION|TIMESTAMP", help="Exit at this point in the upstream's log.")

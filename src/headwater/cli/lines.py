@@ -92,5 +92,7 @@ def summary(tables: Sequence[TableStatus]) -> str:
     if rate:
         parts.append(f"{rate:,.0f} rows/s")
     waiting = next((t for t in tables if t.waiting_for and t.state not in ENDS), None)
-    text = f"{count(len(tables), 'table')}: {', '.join(parts)}"
+    views = sum(t.kind != "table" for t in tables)
+    counted = [count(len(tables) - views, "table"), *([count(views, "view")] if views else [])]
+    text = f"{' and '.join(counted)}: {', '.join(parts)}"
     return visible(text if waiting is None else f"{text}; {waiting.name} waits for {waiting.waiting_for}")

@@ -33,7 +33,7 @@ def run(
     until: str = "",
     given: Given = NOTHING,
 ) -> dict[str, Any]:
-    """Runs until Ctrl-C, with `once` until every table has caught up, with `until` up to that point in the log.
+    """Runs until Ctrl-C, with `once` until everything has caught up, with `until` up to that point in the log.
 
     Returns the envelope's result; raises at the end if statements of the file failed.
     """
@@ -57,7 +57,7 @@ def run(
         hw.close()
     if not quiet:
         caught_up = once and not stop.asked
-        ended = "every table has caught up" if caught_up else "stopped; the next start continues here"
+        ended = "every table and view has caught up" if caught_up else "stopped; the next start continues here"
         if until and not stop.asked:
             ended = f"reached {until}; the next start continues here"
         err.print(render.done(ended))

@@ -47,12 +47,13 @@ def report(v: Verified) -> RenderableType:
         what = Text.assemble(("✗ ", "bold red"), render.visible(f"{v.table}: could not be compared: {v.error}"))
         way_out = Text.assemble(("  → ", "bold cyan"), render.visible(v.hint))
         return Group(what, *([way_out] if v.hint else []), Text(f"    {v.code}", style="dim"))
+    where = v.position or f"epoch {v.epoch}"  # a view has no position in a log
     if v.equal:
-        return render.done(f"{v.table}: {render.count(v.lake_rows, 'row')} equal at {v.position} ({v.seconds:.1f} s)")
-    head = f"{v.table}: {render.count(v.differences, 'row')} of {v.upstream_rows:,} differ at {v.position}"
+        return render.done(f"{v.table}: {render.count(v.lake_rows, 'row')} equal at {where} ({v.seconds:.1f} s)")
+    head = f"{v.table}: {render.count(v.differences, 'row')} of {v.upstream_rows:,} differ at {where}"
     if not v.differences:
         head = (
-            f"{v.table}: {v.upstream_rows:,} rows upstream and {v.lake_rows:,} in the lake differ at {v.position}; "
+            f"{v.table}: {v.upstream_rows:,} rows upstream and {v.lake_rows:,} in the lake differ at {where}; "
             "the table was truncated or rewritten before their keys could be listed"
         )
     parts: list[RenderableType] = [Text.assemble(("✗ ", "bold red"), render.visible(head))]

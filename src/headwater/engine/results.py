@@ -86,7 +86,7 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class TableStatus:
-    """The status of one table.
+    """The status of one table or materialized view.
 
     `covered` is the share (0 to 1) of its spans that readers see. `rows_estimate` (total rows) and `left_s` (remaining
     scan time) are estimates. `position` is the cut at which it is read now. `lag_s` and `lag_bytes`: how far its
@@ -116,6 +116,7 @@ class TableStatus:
     overlay: int = 0
     unrepresentable: int = 0  # values that the lake could not keep exactly; they are NULL there
     connection: str = ""
+    kind: str = "table"  # or `materialized view`
 
 
 @dataclass(frozen=True, slots=True)

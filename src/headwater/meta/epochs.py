@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import time
 from bisect import bisect_left
 from collections.abc import Mapping
@@ -197,12 +196,27 @@ def thin(c: Connection, before: float) -> int:
 
 
 def _thin_layouts(c: Connection) -> None:
-    """Removes layouts that no remaining epoch sees: a later one replaces them at or before the next epoch."""
+    """Removes layouts that no remaining epoch sees: a later one replaces them at or before the next epoch.
+
+    After a complete layout one incomplete one stays: it alone tells those who follow the relation from the earlier
+    epoch on that part of it was read again, which brings rows without changes.
+    """
     left = sorted(c.execute(sa.select(epoch.c.id)).scalars())
-    rows = c.execute(sa.select(layout.c.relation_id, layout.c.epoch_id).order_by(*layout.primary_key)).all()
-    for row, following in itertools.pairwise(rows):
-        if row.relation_id == following.relation_id:
-            next_epoch = left[bisect_left(left, row.epoch_id) :][:1]
-            if not next_epoch or next_epoch[0] >= following.epoch_id:
-                where = sa.and_(layout.c.relation_id == row.relation_id, layout.c.epoch_id == row.epoch_id)
-                c.execute(sa.delete(layout).where(where))
+    found = c.execute(sa.select(layout.c.relation_id, layout.c.epoch_id).order_by(*layout.primary_key))
+    rows = [(int(r.relation_id), int(r.epoch_id)) for r in found]
+    last = None  # the newest layout so far that stays
+    for own, following in zip(rows, [*rows[1:], (0, 0)], strict=False):
+        seen = True
+        if own[0] == following[0]:
+            next_epoch = left[bisect_left(left, own[1]) :][:1]
+            seen = bool(next_epoch) and next_epoch[0] < following[1]
+        if seen or (last is not None and last[0] == own[0] and _complete(c, last) and not _complete(c, own)):
+            last = own
+        else:
+            c.execute(sa.delete(layout).where(layout.c.relation_id == own[0], layout.c.epoch_id == own[1]))
+
+
+def _complete(c: Connection, which: tuple[int, int]) -> bool:
+    """Whether a layout, by its relation and first epoch, is complete."""
+    where = sa.and_(layout.c.relation_id == which[0], layout.c.epoch_id == which[1])
+    return stored.layout(c.execute(sa.select(layout.c.body).where(where)).scalar_one()).complete

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import builtins
 import json
 import time
 from collections.abc import Sequence
@@ -56,7 +55,7 @@ def needed(c: Connection, names: Sequence[str]) -> list[PlainView]:
         if v.name.lower() in wanted:
             wanted |= {name.lower() for name in v.inputs}
             found.append(v)
-    return builtins.list(reversed(found))
+    return found[::-1]
 
 
 def remove(c: Connection, id: int) -> None:

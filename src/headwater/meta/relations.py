@@ -17,6 +17,7 @@ from headwater.meta.tables import intent, layout, notice, refresh, relation, run
 from headwater.model import Column, Control, Notice, Ordering, RelationInfo, TableOrigin, TableState, ViewOrigin
 
 BESIDE = "\x01"  # prefix of the name of a relation that is built next to another one; no user can write it
+PAST = "\x02"  # prefix of the name of a relation that another one has replaced
 UNWATCHED = "table.unwatched"  # the code of the notice for a table whose upstream could not be checked
 
 
@@ -35,7 +36,7 @@ def add(
     block: int = 0,
     replaces: int = 0,
 ) -> int:
-    """Stores a new table; returns its id. The id is never reused, so neither is anything named after it."""
+    """Stores a new relation; returns its id. The id is never reused, so neither is anything named after it."""
     result = c.execute(
         sa.insert(relation).values(
             name=name,
@@ -86,11 +87,21 @@ def get_or_none(c: Connection, id: int) -> RelationInfo | None:
 
 
 def all(c: Connection, connection_id: int | None = None) -> list[RelationInfo]:
-    """All relations; with a connection, the tables that come through it."""
-    q = _select().order_by(relation.c.id)
+    """All relations but replaced ones; with a connection, the tables that come through it."""
+    q = _select().where(relation.c.replaced_by == 0).order_by(relation.c.id)
     if connection_id is not None:
         q = q.where(relation.c.connection_id == connection_id)
     return [_info(r) for r in c.execute(q)]
+
+
+def replaced(c: Connection) -> list[RelationInfo]:
+    """The relations that others have replaced, newest first. They stand still; views may still be where they were."""
+    return [_info(r) for r in c.execute(_select().where(relation.c.replaced_by != 0).order_by(relation.c.id.desc()))]
+
+
+def ids(c: Connection) -> set[int]:
+    """The ids of all relations, replaced ones included."""
+    return set(c.execute(sa.select(relation.c.id)).scalars())
 
 
 def tables(c: Connection) -> list[RelationInfo]:
@@ -134,15 +145,30 @@ def open_if_complete(c: Connection, block: int) -> None:
 
 
 def take_place(c: Connection, id: int) -> None:
-    """Removes the relation that another one replaces, and gives that one its name."""
+    """Gives a relation the name and the dependants of the one that it replaces.
+
+    That one stays as it is while views have no version yet at which the new one can be read (`barriers.prune`). A table
+    that had failed does not: what it needs of the changelog would be kept without a limit.
+    """
     new = get(c, id)
     old = get_or_none(c, new.replaces)
     name = new.name.removeprefix(BESIDE)
     if old is not None:
         name = old.name
-        remove(c, old.id)
         views.replace_input(c, old.id, id)
+        if old.view is not None or (old.state is TableState.LIVE and views.versions(c)):
+            _retire(c, old, id)
+        else:
+            remove(c, old.id)
     c.execute(sa.update(relation).where(relation.c.id == id).values(name=name, replaces=0))
+
+
+def _retire(c: Connection, old: RelationInfo, new: int) -> None:
+    """Lets a relation stand still, under a name that nobody can write, and hands its record to the new one."""
+    c.execute(sa.update(relation).where(relation.c.replaced_by == old.id).values(replaced_by=new))
+    own = {"name": f"{PAST}{old.id}", "replaced_by": new, "block": 0}
+    c.execute(sa.update(relation).where(relation.c.id == old.id).values(**own))
+    views.hand_over(c, old.id, new)
 
 
 def statement(c: Connection, id: int) -> str:
@@ -220,6 +246,9 @@ def planned(c: Connection, id: int) -> bool:
 
 
 def remove(c: Connection, id: int) -> None:
+    """Removes a relation, and those that it has replaced."""
+    for past in c.execute(sa.select(relation.c.id).where(relation.c.replaced_by == id)).scalars().all():
+        remove(c, past)
     for table in (span, layout, intent, run, notice, view, version, refresh):
         c.execute(sa.delete(table).where(table.c.relation_id == id))
     c.execute(sa.delete(relation).where(relation.c.id == id))
@@ -292,5 +321,6 @@ def _info(r: Row[tuple[object, ...]]) -> RelationInfo:
         control=Control(r.control),
         block=r.block,
         replaces=r.replaces,
+        replaced_by=r.replaced_by,
         schema_version=r.schema_version,
     )

@@ -197,6 +197,11 @@ def cover(c: Connection, id: int, cover_index: int) -> None:
     )
 
 
+def count_no_rows(c: Connection, ids: Sequence[int]) -> None:
+    """Records that what these spans have read is counted in another one."""
+    c.execute(sa.update(span).where(span.c.id.in_(list(ids))).values(rows=0))
+
+
 def back_to_pending(c: Connection, id: int) -> None:
     """Sends a span back to be read again: its scan cannot be trusted, or did not end."""
     c.execute(sa.update(span).where(span.c.id == id).values(**_UNREAD))

@@ -69,6 +69,12 @@ def _views(c: Connection) -> None:
         table.create(c)
 
 
+def _replaced_views(c: Connection) -> None:
+    c.exec_driver_sql("ALTER TABLE relation ADD COLUMN replaced_by BIGINT NOT NULL DEFAULT 0")
+    if "input_replaced" not in {x["name"] for x in sa.inspect(c).get_columns("view")}:  # `_views` makes today's table
+        c.exec_driver_sql("ALTER TABLE view ADD COLUMN input_replaced INTEGER NOT NULL DEFAULT 0")
+
+
 # version → what migrates a home of that version to the next one
 MIGRATIONS: dict[int, Callable[[Connection], None]] = {
     1: _control_of_backfills,
@@ -79,6 +85,7 @@ MIGRATIONS: dict[int, Callable[[Connection], None]] = {
     6: _known_lake,
     7: _folded_runs,
     8: _views,
+    9: _replaced_views,
 }
 
 

@@ -14,7 +14,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-VERSION = 9
+VERSION = 10
 
 metadata = MetaData()
 Id = BigInteger().with_variant(Integer, "sqlite")  # SQLite autoincrements only INTEGER PRIMARY KEY
@@ -123,6 +123,7 @@ relation = Table(
     Column("control", Text, nullable=False, server_default=""),
     Column("block", BigInteger, nullable=False, server_default="0"),
     Column("replaces", BigInteger, nullable=False, server_default="0"),
+    Column("replaced_by", BigInteger, nullable=False, server_default="0"),  # it is read where that one cannot be
     Column("rows_estimate", BigInteger, nullable=False, server_default="-1"),  # when planning began; -1: unknown
     Column("counted_index", BigInteger, nullable=False, server_default="0"),  # notices have counted changes up to it
     Column("schema_version", Integer, nullable=False, server_default="1"),  # of `columns`
@@ -234,6 +235,7 @@ view = Table(  # what a relation has if it is a materialized view
     Column("reading", Text, nullable=False),  # JSON: order and limit of the result
     Column("fill", Text, nullable=False, server_default=""),  # JSON: epoch and slices of the fill; empty: none begun
     Column("plain_views", Text, nullable=False, server_default="[]"),  # JSON: names of those that its query names
+    Column("input_replaced", Integer, nullable=False, server_default="0"),  # 1: since the last version
 )
 
 barrier = Table(  # epochs at which views stop; they are kept like pinned ones

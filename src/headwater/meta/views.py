@@ -4,24 +4,17 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Row
 
 from headwater.meta.tables import barrier, epoch, refresh, version, view
+from headwater.model import Barrier as Barrier
 from headwater.model import Ordering
 
 KEPT_REFRESHES = 32  # per view; enough to learn what a refresh costs
-
-
-@dataclass(frozen=True, slots=True)
-class Barrier:
-    """An epoch at which views stop, so that they meet there."""
-
-    number: int
-    epoch: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,13 +22,15 @@ class Fill:
     """The fill of a view: the epoch at which its inputs are read, and in how many slices.
 
     With an `input`, slices are of that one's rows: by ranges of its first key column that begin at the `cuts`, or by a
-    hash of its key. Without one they are of the view's own rows.
+    hash of its key. Without one they are of the view's own rows. With `partial`, slices hold partial aggregates, and
+    one more step makes the view of them.
     """
 
     epoch: int
     slices: int
     input: int = 0
     cuts: tuple[int, ...] = ()
+    partial: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,8 +90,26 @@ def replace_input(c: Connection, old: int, new: int) -> None:
         if old in inputs:
             inputs = [new if id == old else id for id in inputs]
             used[str(new)] = used.pop(str(old), {})
-            values = {"inputs": json.dumps(inputs), "uses": json.dumps(used)}
+            values = {"inputs": json.dumps(inputs), "uses": json.dumps(used), "input_replaced": 1}
             c.execute(sa.update(view).where(view.c.relation_id == row.relation_id).values(**values))
+
+
+def hand_over(c: Connection, old: int, new: int) -> None:
+    """Gives the recorded refreshes of a view to the one that has replaced it; the old one depends on nothing more."""
+    c.execute(sa.update(refresh).where(refresh.c.relation_id == old).values(relation_id=new))
+    c.execute(sa.update(view).where(view.c.relation_id == old).values(inputs="[]", uses="{}", plain_views="[]"))
+
+
+def input_replaced(c: Connection, relation_id: int) -> bool:
+    """Whether an input was replaced since the view's last version: it may have other rows, though no changes."""
+    return bool(c.execute(sa.select(view.c.input_replaced).where(view.c.relation_id == relation_id)).scalar())
+
+
+def followed(c: Connection, relation_id: int, inputs: Collection[int]) -> None:
+    """Records that a view was recomputed over these inputs, unless one of them has been replaced meanwhile."""
+    now = c.execute(sa.select(view.c.inputs).where(view.c.relation_id == relation_id)).scalar_one()
+    if set(json.loads(now)) == set(inputs):
+        c.execute(sa.update(view).where(view.c.relation_id == relation_id).values(input_replaced=0))
 
 
 def over(c: Connection, relation_id: int) -> list[int]:
@@ -131,7 +144,7 @@ def fill(c: Connection, relation_id: int) -> Fill | None:
 
 def _fill(text: str) -> Fill:
     found = json.loads(text)
-    return Fill(found["epoch"], found["slices"], found["input"], tuple(found["cuts"]))
+    return Fill(**{**found, "cuts": tuple(found["cuts"])})
 
 
 def fill_epochs(c: Connection) -> dict[int, int]:
@@ -167,19 +180,18 @@ def versions_of(c: Connection, relation_id: int) -> set[int]:
     return set(c.execute(sa.select(version.c.epoch_id).where(version.c.relation_id == relation_id)).scalars())
 
 
-def newest_common(c: Connection, ids: Sequence[int]) -> int | None:
-    """The newest epoch at which all of these views are exact; None: there is none."""
-    q = (
-        sa.select(version.c.epoch_id)
-        .join(epoch, epoch.c.id == version.c.epoch_id)
-        .where(version.c.relation_id.in_(list(ids)))
-        .group_by(version.c.epoch_id)
-        .having(sa.func.count() == len(set(ids)))
-        .order_by(version.c.epoch_id.desc())
-        .limit(1)
-    )
-    found = c.execute(q).scalar()
-    return None if found is None else int(found)
+def newest_common(c: Connection, wanted: Sequence[Collection[int]]) -> int | None:
+    """The newest epoch at which one of each of these sets of views is exact; None: there is none.
+
+    A set is a view and those that it has replaced.
+    """
+    ids = {id for each in wanted for id in each}
+    q = sa.select(version.c.relation_id, version.c.epoch_id).join(epoch, epoch.c.id == version.c.epoch_id)
+    at: dict[int, set[int]] = {}
+    for row in c.execute(q.where(version.c.relation_id.in_(ids))):
+        at.setdefault(row.relation_id, set()).add(row.epoch_id)
+    exact = [set().union(*(at.get(id, set()) for id in each)) for each in wanted]
+    return max(set.intersection(*exact), default=None) if exact else None
 
 
 def add_barrier(c: Connection, epoch_id: int) -> Barrier:
@@ -193,6 +205,11 @@ def barriers(c: Connection) -> list[Barrier]:
     """The kept barriers, oldest first."""
     rows = c.execute(sa.select(barrier).order_by(barrier.c.number))
     return [Barrier(int(r.number), int(r.epoch_id)) for r in rows]
+
+
+def is_barrier(c: Connection, epoch_id: int) -> bool:
+    """Whether a barrier is still kept at an epoch: a version anywhere else is forgotten at once."""
+    return c.execute(sa.select(barrier.c.number).where(barrier.c.epoch_id == epoch_id).limit(1)).first() is not None
 
 
 def keep_barriers(c: Connection, numbers: Sequence[int]) -> None:

@@ -25,6 +25,7 @@ from headwater.storage import Storage
 
 FEW_FILES, FEW_BYTES = 4, 32 << 20  # below this, asking Delta takes longer than reading everything
 KNOWN_VERSIONS = 4096  # versions whose file lists are cached
+KNOWN_RANGES = 256  # versions whose files' ranges are cached
 CHECKPOINT_INTERVAL = 20  # commits; a reader replays at most this many small files
 
 # Deletion vectors: a fold marks rows as deleted instead of rewriting their files. The columns with statistics are
@@ -116,7 +117,17 @@ def files(storage: Storage, base_path: str, version: int) -> set[str]:
 
 def ranges(storage: Storage, base_path: str, column: str) -> pa.Table | None:
     """The column's range (`low`, `high`) in each file of the newest version; None if any file lacks it."""
-    actions = pa.table(_open(storage, base_path).get_add_actions(flatten=True))
+    return _ranges(_open(storage, base_path), column)
+
+
+@lru_cache(maxsize=KNOWN_RANGES)
+def ranges_at(storage: Storage, base_path: str, column: str, version: int) -> pa.Table | None:
+    """Like `ranges`, of the files of one version."""
+    return _ranges(delta_table(storage, base_path, version), column)
+
+
+def _ranges(table: DeltaTable, column: str) -> pa.Table | None:
+    actions = pa.table(table.get_add_actions(flatten=True))
     names = [f"min.{column}", f"max.{column}"]
     if not set(names) <= set(actions.column_names) or any(actions[n].null_count for n in names):
         return None

@@ -48,13 +48,6 @@ def settled(relation: RelationInfo, layout: Layout) -> bool:
     return layout.settled and (exact or all(s.log_index >= s.cover_index for s in layout.spans))
 
 
-def truncated(layout: Layout, changes: pa.Table, sees: Sees) -> Ints:
-    """For each span of the layout, the index of the last TRUNCATE that counts for it, or 0."""
-    truncates = changes.filter(pc.equal(changes[OP], int(Op.TRUNCATE)))
-    pairs = list(zip(truncates[INDEX].to_pylist(), truncates[TXN].to_pylist(), strict=True))
-    return rule.truncated(layout, pairs, sees)
-
-
 def after_truncate(relation: RelationInfo, layout: Layout, overlay: pa.Table, emptied: Ints) -> pa.Table:
     """The overlay without rows that a later TRUNCATE of their span removed."""
     if not overlay.num_rows or not emptied.any():

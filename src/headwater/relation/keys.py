@@ -21,6 +21,11 @@ def same(left: Expression, right: Expression, column: Column) -> Expression:
     return left.eqNullSafe(right) if column.nullable else left == right
 
 
+def equal(left: str, right: str, column: Column) -> str:
+    """`same`, as text: one call to the JVM instead of several per column."""
+    return f"{left} {'<=>' if column.nullable else '='} {right}"
+
+
 def in_any(spans: Sequence[Span], key_columns: Sequence[Column], alias: str = "") -> Expression | None:
     """True for keys in any of the spans, which are in key order; None when that is every key."""
     ranges = joined(spans)  # keeps the condition short

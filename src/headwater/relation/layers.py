@@ -135,6 +135,14 @@ def read_layer(storage: Storage, relation: RelationInfo, path: str) -> pa.Table:
     return as_layer(relation, pq.read_table(storage.open(path)))
 
 
+def stacked(relation: RelationInfo, layers: Sequence[pa.Table]) -> pa.Table:
+    """Whole rows of several layers, oldest first, as one: of each key the newest."""
+    found = layers[-1]
+    for older in reversed(layers[:-1]):
+        found = pa.concat_tables([older.filter(pa.array(~named_by(older, found, relation.key))), found])
+    return found
+
+
 def as_layer(relation: RelationInfo, rows: pa.Table) -> pa.Table:
     return rows.cast(overlay_schema(relation.columns, relation.key))
 

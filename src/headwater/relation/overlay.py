@@ -13,7 +13,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from headwater.backfill import rule
 from headwater.backfill.rule import Sees
@@ -27,7 +26,17 @@ from headwater.ownership.lease import Leases
 from headwater.ownership.names import Name
 from headwater.relation.changes import Changes, LoggedChanges, Report, check_history
 from headwater.relation.judge import settled
-from headwater.relation.layers import Layer, Netting, fitting, has_missing, no_holes, still_holes, write_layer
+from headwater.relation.layers import (
+    Layer,
+    Netting,
+    fitting,
+    has_missing,
+    no_holes,
+    read_layer,
+    stacked,
+    still_holes,
+    write_layer,
+)
 from headwater.relation.runs import RunWriter, layer_of, usable
 from headwater.settings.table import DEFAULTS, Settings
 from headwater.source.kinds import kind
@@ -154,7 +163,7 @@ class Overlays:
             for table in tables:
                 path = f"{TAIL_FOLDER}/rows-{uuid.uuid4().hex[:12]}-{int(time.time())}.parquet"
                 with self._storage.write(path) as f:
-                    pq.write_table(table, f)
+                    write_layer(f, table, compression="none")
                 paths.append(path)
             yield paths
         finally:
@@ -208,11 +217,20 @@ class Overlays:
                 self._check_history(relation, start, index)
             return Overlay(relation.id, index, (), frozenset(), (), no_holes(relation), 0, began)
         if relation.view is not None:  # its runs are all there is
-            layers = tuple(layer_of(r) for r in self._chain(relation, layout, start, index) if r.rows)
-            return Overlay(relation.id, index, layers, frozenset(), (), no_holes(relation), changes, began)
+            chain = [layer_of(r) for r in self._chain(relation, layout, start, index) if r.rows]
+            layers = self._stacked(relation, index, chain)
+            temporary = tuple(layer.path for layer in layers if layer not in chain)
+            return Overlay(relation.id, index, layers, frozenset(), temporary, no_holes(relation), changes, began)
         # slices are bounded, but several at once would not be: short tails need little, long ones wait for each other
         with self._long if changes > self._settings.tail_changes else nullcontext():
             return self._layered(relation, layout, start, index, changes)
+
+    def _stacked(self, relation: RelationInfo, index: int, layers: Sequence[Layer]) -> tuple[Layer, ...]:
+        """Small layers as a single one: Spark would compare each with all newer ones, in a job of its own."""
+        if len(layers) < 2 or sum(layer.rows for layer in layers) > self._settings.tail_changes:
+            return tuple(layers)
+        found = stacked(relation, [read_layer(self._storage, relation, layer.path) for layer in layers])
+        return (Layer(self._write(relation, index, found), found.num_rows, has_missing(found)),)
 
     def _layered(self, relation: RelationInfo, layout: Layout, start: int, index: int, changes: int) -> Overlay:
         long = changes > self._settings.slice_changes

@@ -10,16 +10,16 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import lru_cache, reduce
 
 from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as fn
 
 from headwater.model import Layout, RelationInfo
-from headwater.relation.base import few_files
+from headwater.relation.base import Few, few_files
 from headwater.relation.filter import may_be_wanted, wanted
-from headwater.relation.keys import in_any, same
+from headwater.relation.keys import equal, in_any, same
 from headwater.relation.layers import Layer
 from headwater.relation.overlay import Overlay
 from headwater.relation.schema import GONE, UPSERT, quoted
@@ -30,6 +30,7 @@ BROADCAST_ROWS = 300_000  # whole rows
 BROADCAST_KEYS = 1_000_000  # keys alone; folds keep most overlays below it
 STACKED_LAYERS = 8  # each is compared with all newer ones; beyond this all are sorted together
 SORTED_ROWS = 500_000  # per task
+OPENED = 64  # versions of bases that stay open
 ONE_TASK_BYTES = 1 << 20  # a base this small is one task, so it is aggregated and sorted without a shuffle
 
 
@@ -43,7 +44,7 @@ def dataframe(
     laid = layers(session, storage, relation, overlay)
     rows = _without(base, relation, laid)
     for row in resolved(relation, base, laid):
-        rows = rows.unionAll(row.where(fn.col(OP) == UPSERT).select(*_columns(relation)))
+        rows = rows.unionAll(row.where(f"{OP} = {UPSERT}").selectExpr(*_columns(relation)))
     return rows
 
 
@@ -57,27 +58,36 @@ def base_at(
 ) -> DataFrame:
     """The base's rows that count: its pinned version, without spans that are not covered or have been truncated."""
     base = _stored(session, storage, relation, layout.base_version)
+    # text instead of columns here and below: building them takes some five calls to the JVM each
     shown = [s.span for i, s in enumerate(layout.spans) if i not in overlay.emptied]
     if not shown:
-        return base.select(*_columns(relation)).where(fn.lit(False))
+        return base.where("FALSE")
     if not (layout.complete and not overlay.emptied):
         condition = in_any(shown, relation.key_columns)
         base = base if condition is None else base.where(condition)
     own = wanted(relation)
-    base = base if own is None else base.where(own)
-    return base.select(*_columns(relation))
+    return base if own is None else base.where(own)
 
 
 def _stored(session: SparkSession, storage: Storage, relation: RelationInfo, version: int) -> DataFrame:
     """A version of the base as stored. Read through Delta only if a list of files is not enough."""
-    url = storage.address(relation.base_path)
     few = few_files(storage, relation.base_path, version)
-    if few is None or few.marked:
-        return session.read.format("delta").option("versionAsOf", version).load(url)
-    if not few.paths:
+    if few is not None and not few.marked and not few.paths:
         return empty(session, relation)
-    columns = ", ".join(f"{quoted(c.name)} {c.lake_type}" for c in relation.columns)
-    rows = session.read.schema(columns).parquet(*(_literal(f"{url}/{path}") for path in few.paths))
+    columns = tuple((c.name, c.lake_type) for c in relation.columns)
+    return _opened(session, storage.address(relation.base_path), version, few, columns)
+
+
+@lru_cache(maxsize=OPENED)
+def _opened(
+    session: SparkSession, url: str, version: int, few: Few | None, columns: tuple[tuple[str, str], ...]
+) -> DataFrame:
+    """Opened once per session: a version's files never change, and Delta takes two jobs to list them."""
+    names = [quoted(name) for name, _ in columns]
+    if few is None or few.marked:
+        return session.read.format("delta").option("versionAsOf", version).load(url).selectExpr(*names)
+    ddl = ", ".join(f"{quoted(name)} {type}" for name, type in columns)
+    rows = session.read.schema(ddl).parquet(*(escaped(f"{url}/{path}") for path in few.paths))
     return rows.coalesce(1) if few.bytes <= ONE_TASK_BYTES else rows
 
 
@@ -89,10 +99,10 @@ def resolved(relation: RelationInfo, base: DataFrame | None, laid: Sequence[Laid
     result, incomplete, count = [], [], 0
     for layer, visible in zip(laid, _visible(relation, laid), strict=True):
         if layer.missing:
-            incomplete.append(visible.where(fn.col(MISSING).isNotNull()))
-            visible = visible.where(fn.col(MISSING).isNull())
+            incomplete.append(visible.where(f"{MISSING} IS NOT NULL"))
+            visible = visible.where(f"{MISSING} IS NULL")
             count += layer.rows
-        result.append(visible.select(*_columns(relation), fn.col(OP)))
+        result.append(visible.selectExpr(*_columns(relation), OP))
     if incomplete:
         assert base is not None
         # of all layers together, so that the base is searched once
@@ -177,23 +187,19 @@ def _without(rows: DataFrame, relation: RelationInfo, laid: Sequence[Laid]) -> D
     """The rows whose key none of the layers names."""
     if not laid:
         return rows
-    keys = reduce(
-        DataFrame.unionAll,
-        (
-            x.keys.select(*(fn.col(quoted(k)).alias(f"{FROM_KEYS}{i}") for i, k in enumerate(relation.key)))
-            for x in laid
-        ),
-    )
-    matches = [same(fn.col(quoted(c.name)), fn.col(f"{FROM_KEYS}{i}"), c) for i, c in enumerate(relation.key_columns)]
+    names = [f"{FROM_KEYS}{i}" for i in range(len(relation.key))]
+    renamed = [f"{quoted(k)} AS {name}" for k, name in zip(relation.key, names, strict=True)]
+    keys = reduce(DataFrame.unionAll, (x.keys.selectExpr(*renamed) for x in laid))
+    matches = [equal(quoted(c.name), name, c) for c, name in zip(relation.key_columns, names, strict=True)]
     few = sum(x.rows for x in laid) <= BROADCAST_KEYS
-    return rows.join(fn.broadcast(keys) if few else keys, _all(matches), "left_anti")
+    return rows.join(fn.broadcast(keys) if few else keys, fn.expr(" AND ".join(matches)), "left_anti")
 
 
 def _layer(session: SparkSession, storage: Storage, relation: RelationInfo, layer: Layer) -> DataFrame:
-    return session.read.schema(_ddl(relation)).parquet(_literal(storage.address(layer.path)))
+    return session.read.schema(_ddl(relation)).parquet(escaped(storage.address(layer.path)))
 
 
-def _literal(path: str) -> str:
+def escaped(path: str) -> str:
     """The path with Spark's glob characters escaped: a home may have any name."""
     return re.sub(r"([{}\[\]*?\\])", r"\\\1", path)
 
@@ -206,8 +212,8 @@ def _ddl(relation: RelationInfo) -> str:
     )
 
 
-def _columns(relation: RelationInfo) -> list[Expression]:
-    return [fn.col(quoted(c.name)) for c in relation.columns]
+def _columns(relation: RelationInfo) -> list[str]:
+    return [quoted(c.name) for c in relation.columns]
 
 
 def _all(conditions: Sequence[Expression]) -> Expression:

@@ -16,11 +16,11 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as fn
 
-from headwater.model import RelationInfo
+from headwater.model import Column, RelationInfo
 from headwater.relation import commits
 from headwater.relation.base import RANGED, as_numbers
 from headwater.relation.delta import delta_table
-from headwater.relation.schema import quoted
+from headwater.relation.schema import ordering, quoted
 from headwater.relation.upkeep import SMALL_BYTES, TARGET_BYTES, BaseFile, Rewrite, Way
 from headwater.storage import Storage
 
@@ -40,7 +40,8 @@ def look(storage: Storage, relation: RelationInfo) -> tuple[int, list[BaseFile]]
     table = delta_table(storage, relation.base_path)
     actions = pa.table(table.get_add_actions(flatten=True))
     deleted = _deleted(table) if relation.options.get("deletion_vectors", "true") == "true" else {}
-    lows, highs = (_ends(actions, f"{end}.{relation.key[0]}", relation) for end in ("min", "max"))
+    first = next(iter(ordering(relation)), None)
+    lows, highs = (_ends(actions, end, first) for end in ("min", "max"))
     columns = (actions[name].to_pylist() for name in ("path", "size_bytes", "num_records"))
     files = [
         BaseFile(size, rows or 0, deleted.get(path, 0), low, high)
@@ -59,23 +60,23 @@ def rewrite(session: SparkSession, storage: Storage, relation: RelationInfo, way
         own.conf.set("spark.databricks.delta.optimize.maxFileSize", str(TARGET_BYTES))
         SparkTable.forPath(own, path).optimize().executeCompaction()
     elif way.way is Way.PURGE:
-        # rewrite files one by one: combining them would lose their key order
+        # rewrite files one by one: combining them would lose their order
         own.conf.set("spark.databricks.delta.optimize.maxFileSize", "1")
         own.sql(f"REORG TABLE delta.{quoted(path)} APPLY (PURGE)")
     else:
-        _in_key_order(own, path, relation, way)
+        _in_order(own, path, relation, way)
 
 
-def _in_key_order(session: SparkSession, path: str, relation: RelationInfo, way: Rewrite) -> None:
+def _in_order(session: SparkSession, path: str, relation: RelationInfo, way: Rewrite) -> None:
     rows = session.read.format("delta").load(path)
     condition = None
     if way.way is Way.RANGE:
         assert way.low is not None and way.high is not None
         condition = _between(relation, way.low, way.high)
         rows = rows.where(condition)
-    keys = [fn.col(quoted(k)) for k in relation.key]
-    ordered = rows.repartitionByRange(max(1, round(way.bytes / TARGET_BYTES)), *keys).sortWithinPartitions(*keys)
-    writer = ordered.write.format("delta").mode("overwrite")
+    columns, files = [fn.col(quoted(c.name)) for c in ordering(relation)], max(1, round(way.bytes / TARGET_BYTES))
+    parts = rows.repartitionByRange(files, *columns) if columns else rows.repartition(files)
+    writer = (parts.sortWithinPartitions(*columns) if columns else parts).write.format("delta").mode("overwrite")
     # Delta allows "no change of data" only where whole files are replaced
     writer = writer.option("dataChange", "false") if condition is None else writer.option("replaceWhere", condition)
     writer.save(path)
@@ -135,9 +136,10 @@ def _deleted(table: DeltaTable) -> dict[str, int]:
     return found
 
 
-def _ends(actions: pa.Table, name: str, relation: RelationInfo) -> list[int | None]:
-    """The first key column's minimum or maximum in each file as a number; None where unknown."""
-    if relation.key_columns[0].lake_type not in RANGED or name not in actions.column_names:
+def _ends(actions: pa.Table, end: str, column: Column | None) -> list[int | None]:
+    """A column's minimum or maximum in each file as a number; None where unknown."""
+    name = "" if column is None else f"{end}.{column.name}"
+    if column is None or column.lake_type not in RANGED or name not in actions.column_names:
         return [None] * actions.num_rows
     numbers: list[int | None] = as_numbers(actions[name]).to_pylist()
     return numbers
@@ -145,7 +147,7 @@ def _ends(actions: pa.Table, name: str, relation: RelationInfo) -> list[int | No
 
 def _between(relation: RelationInfo, low: int, high: int) -> str:
     """The range as an SQL condition: Delta accepts only text."""
-    column = relation.key_columns[0]
+    column = ordering(relation)[0]
     if column.lake_type == "DATE":
         ends = [f"DATE'{(EPOCH + datetime.timedelta(days=n)).isoformat()}'" for n in (low, high)]
     else:

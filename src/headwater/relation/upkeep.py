@@ -1,8 +1,8 @@
-"""Decides what upkeep a base needs: rewriting files in key order, purging deletion vectors, removing dead files.
+"""Decides what upkeep a base needs: rewriting files in order, purging deletion vectors, removing dead files.
 
 Scans write narrow files (one key range each); folds write small, wide ones (changed rows from anywhere) and mark rows
-of old files as deleted. So files and marks accumulate with every fold, and a rewrite must restore key order, or
-skipping files by key would become less effective with every fold.
+of old files as deleted. So files and marks accumulate with every fold, and a rewrite must restore the order (by key, or
+by a view's cluster.by: `relation.schema.ordering`), or skipping files would become less effective with every fold.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ VACUUM_BYTES = 256 << 20
 
 @dataclass(frozen=True, slots=True)
 class BaseFile:
-    """A file of a base; `low` and `high` are the first key column's range as numbers, None if unknown."""
+    """A file of a base; `low` and `high` are the range of the first ordered column as numbers, None if unknown."""
 
     bytes: int
     rows: int
@@ -35,8 +35,8 @@ class BaseFile:
 class Way(StrEnum):
     """How a base is rewritten."""
 
-    WHOLE = "whole"  # everything, in key order
-    RANGE = "range"  # a key range, in key order
+    WHOLE = "whole"  # everything, in order
+    RANGE = "range"  # a range of the first ordered column, in order
     COMPACT = "compact"  # Delta's OPTIMIZE of the small files, without order
     PURGE = "purge"  # Delta's REORG of the files with marked rows
 
@@ -54,7 +54,7 @@ class Rewrite:
 def due(files: Sequence[BaseFile], *, many: int, step_bytes: int = STEP_BYTES) -> Rewrite | None:
     """The rewrite that a base needs most, or None.
 
-    A small base is rewritten whole; a large one, in a key range with many small files or many marked rows. Where ranges
+    A small base is rewritten whole; a large one, in a range with many small files or many marked rows. Where ranges
     are unknown, or small files overlap all over the table, Delta's own methods are used, which do not preserve order.
     """
     small = [f for f in files if f.bytes < SMALL_BYTES]

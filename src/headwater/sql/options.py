@@ -84,24 +84,29 @@ MATERIALIZED_VIEW = (
     Option(
         "refresh",
         one_of("auto", "incremental", "full"),
-        "`auto`: each refresh takes the cheaper way; `incremental`: never by computing everything again, which a query "
-        "must allow; `full`: always by computing everything again.",
+        "`auto`: each refresh takes the cheaper way; `incremental`: it follows the changes, and a query that does not "
+        "allow that is refused; `full`: it recomputes the view.",
         "auto",
         live=True,
     ),
-    Option("refresh.interval", seconds(0, 86_400), "Least time between two refreshes.", "1", live=True),
+    Option("refresh.interval", seconds(0, 86_400), "Minimum time between two refreshes.", "1", live=True),
     Option(
         "backfill.parallelism",
         whole(1, 64),
-        "Slices of the fill that are computed at the same time; by default half of the cores.",
+        "Slices of the fill that are computed at the same time; by default, and at most, half of Spark's slots.",
         live=True,
     ),
-    Option("backfill.rows_per_span", whole(1, 100_000_000), "Planned rows per scan.", live=True),
+    Option(
+        "backfill.rows_per_span",
+        whole(1, 100_000_000),
+        "Rows of the largest input in each slice of the fill; by default five million.",
+        live=True,
+    ),
     Option(
         "cluster.by",
         names,
-        "Columns by which the base's files are ordered (`'a, b'`), so that a query by them reads few files; by default "
-        "the key.",
+        "Columns by which the base's files are ordered (`'a, b'`), so that a query that filters by them reads few "
+        "files; by default the key. A change takes effect when files are next written.",
         live=True,
     ),
 )

@@ -39,6 +39,7 @@ EXPLAIN_MODES = ("EXTENDED", "FORMATTED", "COST", "CODEGEN")
 _KINDS = "CONNECTION, TABLE, MATERIALIZED VIEW or VIEW"
 _LATER = "This version has no such statement; docs/sql.md lists all statements."
 _UPSTREAM_ALTER = "Alter the upstream table; here only ALTER TABLE name SET (backfill.… = value) is supported."
+_VIEW_ALTER = "Write ALTER MATERIALIZED VIEW name SET (option = value); DROP a plain view and CREATE it again."
 
 # Statements that people try, and what to do instead.
 REFUSED = {
@@ -243,7 +244,8 @@ def _alter(c: Cursor) -> st.Statement:
     if c.word == "MATERIALIZED":
         return alter_view(c)
     if c.word != "TABLE":
-        raise c.error(f"ALTER {c.word} is not supported", _UPSTREAM_ALTER, "sql.unsupported")
+        hint = _VIEW_ALTER if c.word == "VIEW" else _UPSTREAM_ALTER
+        raise c.error(f"ALTER {c.word} is not supported", hint, "sql.unsupported")
     c.next()
     name = c.name("a table's name")
     if c.word != "SET":

@@ -13,6 +13,9 @@ WRITES = frozenset({"INSERT", "UPDATE", "DELETE", "MERGE"})
 CLAUSES = frozenset(
     ("SELECT", "FROM", "WHERE", "GROUP", "ORDER", "BY", "HAVING", "LIMIT", "JOIN", "ON", "AS", "WITH", "UNION", "AND")
 )
+# clauses that name tables; and those that name columns only, up to the next clause of the first kind
+OF_TABLES = frozenset(("FROM", "JOIN", "TABLE", "UNION", "INTERSECT", "EXCEPT", "MINUS"))
+OF_COLUMNS = frozenset(("SELECT", "WHERE", "GROUP", "ORDER", "SORT", "HAVING", "QUALIFY", "LIMIT"))
 WRITE_HINT = "Write to the upstream database; the tables here follow automatically."
 
 
@@ -54,10 +57,11 @@ def read_query(piece: Piece, text: str, start: int | None = None) -> Query:
     tokens = [t for t in tokenize(piece, text) if t.start >= start]
     _refuse_writes(tokens, text)
     calls, inside = _calls(tokens, text, start)
+    among = [i not in inside and possible for i, possible in enumerate(_among_tables(tokens))]
     names = frozenset(
         t.text.lower()
         for i, t in enumerate(tokens)
-        if t.kind in (Kind.WORD, Kind.QUOTED) and i not in inside and _may_be_table(tokens, i)
+        if t.kind in (Kind.WORD, Kind.QUOTED) and among[i] and _may_be_table(tokens, i)
     )
     return Query(
         text=text[start : piece.end],
@@ -66,6 +70,32 @@ def read_query(piece: Piece, text: str, start: int | None = None) -> Query:
         identifiers=names | {call.relation.lower() for call in calls if isinstance(call, ChangesCall)},
         calls=calls,
     )
+
+
+def _among_tables(tokens: list[Token]) -> list[bool]:
+    """For each token, whether it is in a clause that can name tables, by the words alone; in doubt it is.
+
+    A column may have the name of a view, and a statement that names a view is read where that view is.
+    """
+    found = []
+    clauses = ["FROM"]  # the clause that each open parenthesis is in; inside of it the same one goes on
+    for i, token in enumerate(tokens):
+        if token.kind is Kind.SYMBOL and token.text == "(":
+            clauses.append(clauses[-1])
+        elif token.kind is Kind.SYMBOL and token.text == ")" and len(clauses) > 1:
+            clauses.pop()
+        elif _is_symbol(token, ",") and clauses[-1] == "ON":  # FROM a JOIN b ON a.x = b.x, c
+            clauses[-1] = "FROM"
+        elif token.word in OF_TABLES | OF_COLUMNS | {"ON"} and not (i and _is_named_by(tokens[i - 1], clauses[-1])):
+            clauses[-1] = token.word
+        found.append(clauses[-1] not in OF_COLUMNS and clauses[-1] != "ON")
+    return found
+
+
+def _is_named_by(before: Token, clause: str) -> bool:
+    """Whether a keyword after this token is a name: `FROM order`, `t.order`, `x AS order`."""
+    named = before.word in ("AS", "JOIN", "TABLE") or (before.word == "FROM" and clause == "FROM")
+    return named or _is_symbol(before, ".") or (_is_symbol(before, ",") and clause not in OF_COLUMNS)
 
 
 def _may_be_table(tokens: list[Token], i: int) -> bool:

@@ -63,6 +63,8 @@ def refusal(error: Exception, query: Query, prefix: str = "", names: Sequence[st
 def _refused(said: str, query: Query, prefix: str) -> SqlError:
     message = " ".join(_NOISE.sub("", _PLAN.sub("", said)).split()).strip(" ;")[:MAX_MESSAGE]
     hint = "Correct the query; SHOW TABLES and DESCRIBE show tables and columns."
+    if "near '\"" in message:
+        hint = 'Put names into `backticks`: in Spark\'s language "…" is a text.'
     found = _PLACE.search(said)
     if found is None or query.calls:  # views that replaced calls have shifted the text after them
         return SqlError("sql.query", message, hint)

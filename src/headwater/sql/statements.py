@@ -206,7 +206,7 @@ class AlterView(Statement):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RefreshView(Statement):
-    """REFRESH MATERIALIZED VIEW: computes it from scratch beside itself, and swaps it in when that is complete."""
+    """REFRESH MATERIALIZED VIEW: computes a new copy from scratch, and swaps it in when that is complete."""
 
     name: str
 

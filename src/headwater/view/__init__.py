@@ -13,10 +13,10 @@ rows · `rules` which rule maintains each · `shape` what is stored · `frames` 
 """
 
 from headwater.view.changes import Moved
-from headwater.view.delta import Step, difference, recompute, refresh, shown
+from headwater.view.delta import Step, difference, recompute, refresh
 from headwater.view.plan import read_plan
 from headwater.view.shape import Shape, StoredColumn, shape
-from headwater.view.slices import Slices, combined, slice_of, slices
+from headwater.view.slices import Slices, combined, partial, slice_of, slices
 from headwater.view.tree import InputColumn, InputSchema, Tree
 
 __all__ = [
@@ -30,11 +30,11 @@ __all__ = [
     "Tree",
     "combined",
     "difference",
+    "partial",
     "read_plan",
     "recompute",
     "refresh",
     "shape",
-    "shown",
     "slice_of",
     "slices",
 ]

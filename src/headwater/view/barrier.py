@@ -12,23 +12,18 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from headwater.model import Barrier as Barrier
+
 View = int  # the id of the view's relation
-
-
-@dataclass(frozen=True, slots=True)
-class Barrier:
-    """An epoch at which views may stop."""
-
-    number: int
-    epoch: int
 
 
 @dataclass(frozen=True, slots=True)
 class Want:
     """What decides where a view goes next.
 
-    `begun` is the barrier of its latest refresh, whether that is running, failed or done. A view never tries a barrier
-    twice: what made it fail may be a row that was fixed upstream since, and a high rank would hold the view there.
+    `begun` is the barrier of its latest refresh, whether that is running, failed or done, or the last one at which an
+    input table could not be read. A view never tries a barrier twice: what made it fail may be a row that was fixed
+    upstream since, and a high rank would hold the view there.
     """
 
     last: int  # the barrier of its newest version; 0 before it is filled
@@ -83,7 +78,7 @@ def common(versions: Mapping[View, Collection[int]], views: Iterable[View]) -> i
 def due(moved: int, versions: Mapping[View, Collection[int]], moving: Iterable[View]) -> bool:
     """Whether a barrier is needed although nothing changed since the newest one.
 
-    `moved` is the last barrier that was made because something had changed; `moving` are the views that go on (not
+    `moved` is the last barrier that was made because something had changed; `moving` are the views that move on (not
     paused, and over none that is). Barriers follow it until all of them have met at one: without these, a view with a
     least rank would wait for the next change, and the others would have no version where it stops.
     """

@@ -1,8 +1,8 @@
 """Operators with their row identity: each function makes one operator and says what identifies its rows.
 
 A leaf has its key; project, filter, window, limit, and semi, anti and existence joins keep that of their (left) child;
-a join has both sides' (NULL on the padded side), less a side that the other one determines; an aggregate has its group
-columns; union and expand have the branch and the branch's key; generate has the key and the position.
+a join has both sides' (NULL on the padded side), without a side that the other one determines; an aggregate has its
+group columns; union and expand have the branch and the branch's key; generate has the key and the position.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def inner(inputs: Sequence[Node], conditions: Sequence[Expr]) -> Node:
 
 
 def _joined_key(inputs: Sequence[Node], conditions: Sequence[Expr]) -> tuple[str, ...]:
-    """All keys, less those of inputs whose key the others determine by equalities."""
+    """All keys, except those of inputs whose key the others determine by equalities."""
     kept = list(inputs)
     for node in reversed(inputs):
         others = [other for other in kept if other is not node]

@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as fn
 
 from headwater.view import joins, tree
-from headwater.view.frames import Frames, aggregated, joined, quoted, row_wise, same, union, with_scalar
+from headwater.view.frames import Frames, aggregated, joined, leaf, quoted, row_wise, same, union, with_scalar
 from headwater.view.rules import moves
 from headwater.view.shape import WEIGHT
 from headwater.view.tree import Node
@@ -54,13 +54,20 @@ class Moved(Protocol):
         ...
 
 
+def weighted(rows: DataFrame, weight: int) -> DataFrame:
+    """Rows that came (1) or went (-1)."""
+    return rows.selectExpr("*", f"{weight} AS {WEIGHT}")
+
+
 class Changes:
     """The signed rows of operators between two versions of the inputs."""
 
     def __init__(self, inputs: Mapping[str, Moved]) -> None:
+        changed = frozenset(name for name, moved in inputs.items() if moved.changed)
         self.inputs = inputs
-        self.changed = frozenset(name for name, moved in inputs.items() if moved.changed)
-        self.pre = Frames(lambda name: inputs[name].pre() if name in self.changed else inputs[name].post())
+        self.changed = changed
+        # without `self`: a cycle would keep all DataFrames, and what Spark has broadcast for them, for a long time
+        self.pre = Frames(lambda name: inputs[name].pre() if name in changed else inputs[name].post())
         self.post = Frames(lambda name: inputs[name].post())
         self._rows = sum(inputs[name].rows for name in self.changed)
         self._made: dict[int, DataFrame] = {}
@@ -91,8 +98,7 @@ class Changes:
     def _make(self, node: Node) -> DataFrame:
         match node:
             case tree.Leaf():
-                names = (fn.col(quoted(column)).alias(name) for name, column in node.sources)
-                return self.inputs[node.input].delta().select(*names, WEIGHT)
+                return leaf(node, self.inputs[node.input].delta(), WEIGHT)
             case tree.Project() | tree.Filter() | tree.Expand() | tree.Generate():
                 return row_wise(node, self.must(node.child))
             case tree.Union():
@@ -121,14 +127,14 @@ class Changes:
                 (n, self.pre.of(n)) for n in node.inputs[at + 1 :]
             ]
             rows = joined([(child, self.hinted(signed)), *others], node.conditions, self.derived)
-            terms.append(rows.select(*(a.name for a in node.columns), WEIGHT))
+            terms.append(rows.selectExpr(*(a.name for a in node.columns), WEIGHT))
         return reduce(DataFrame.unionAll, terms)
 
     def _again(self, node: tree.Aggregate | tree.Window, names: Sequence[str]) -> DataFrame:
         """The operator over all rows of the groups or partitions that changed, at e0 and at e1."""
         signed = self.must(node.child)
-        came = self.over(node, signed, self.post, names).withColumn(WEIGHT, fn.lit(1))
-        return came.unionAll(self.over(node, signed, self.pre, names).withColumn(WEIGHT, fn.lit(-1)))
+        came = weighted(self.over(node, signed, self.post, names), 1)
+        return came.unionAll(weighted(self.over(node, signed, self.pre, names), -1))
 
     def over(
         self, node: tree.Aggregate | tree.Window, signed: DataFrame, version: Frames, names: Sequence[str]
@@ -140,5 +146,5 @@ class Changes:
     def within(self, rows: DataFrame, signed: DataFrame, names: Sequence[str], own: Sequence[str] = ()) -> DataFrame:
         """Those rows that share these columns with a signed row; `own` are the rows' names of them."""
         others = [f"__a{i}" for i in range(len(names))]
-        keys = signed.select(*(fn.col(name).alias(other) for name, other in zip(names, others, strict=True)))
+        keys = signed.selectExpr(*(f"{quoted(name)} AS {other}" for name, other in zip(names, others, strict=True)))
         return rows.join(self.hinted(keys), same(own or names, others), "left_semi")

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as fn
 
 from headwater.view import groups, rules
-from headwater.view.changes import Changes, Moved
-from headwater.view.frames import Frames, ordered, quoted
+from headwater.view.changes import Changes, Moved, weighted
+from headwater.view.frames import Frames, quoted, select
 from headwater.view.plan import run_query
 from headwater.view.rules import adjusted, top_of
-from headwater.view.shape import SHOWN, WEIGHT, Shape, StoredColumn, shape
+from headwater.view.shape import WEIGHT, Shape, StoredColumn, shape
 from headwater.view.tree import Aggregate, Tree
 
 LOOSE = ("FLOAT", "DOUBLE", "COLLATE")  # types with values that are equal but not the same
@@ -62,9 +62,8 @@ def _delta(tree: Tree, changes: Changes, decision: rules.Decision, state: DataFr
     if decision.word == "append":
         return signed
     if decision.from_state:
-        came = signed.where(fn.col(WEIGHT) == 1)
-        went = changes.within(state, signed, view.key).withColumn(WEIGHT, fn.lit(-1))
-        signed = came.unionAll(went)
+        came = signed.where(f"{WEIGHT} = 1")
+        signed = came.unionAll(weighted(changes.within(state, signed, view.key), -1))
     return consolidated(view, signed)
 
 
@@ -74,10 +73,10 @@ def _replaced_groups(tree: Tree, changes: Changes, aggregate: Aggregate, state: 
     signed = changes.must(aggregate.child)
     near = Frames(lambda name: changes.inputs[name].post())
     near.put(aggregate.child, changes.within(changes.post.of(aggregate.child), signed, aggregate.groups))
-    came = _stored(tree, near).withColumn(WEIGHT, fn.lit(1))
+    came = weighted(_stored(tree, near), 1)
     stored = {source: name for name, source in reversed(view.sources)}
     own = [stored[name] for name in aggregate.groups]
-    went = changes.within(state, signed, aggregate.groups, own).withColumn(WEIGHT, fn.lit(-1))
+    went = weighted(changes.within(state, signed, aggregate.groups, own), -1)
     return consolidated(view, came.unionAll(went))
 
 
@@ -95,8 +94,8 @@ def _stored(tree: Tree, frames: Frames) -> DataFrame:
 def _output(view: Shape, rows: DataFrame, *more: str) -> DataFrame:
     """The root's columns under their stored names."""
     types = {c.name: c.type for c in view.columns}
-    values = ((fn.col(source) if source else fn.lit(0)).cast(types[name]).alias(name) for name, source in view.sources)
-    return rows.select(*values, *more)
+    values = (f"CAST({source or 0} AS {types[name]}) AS {quoted(name)}" for name, source in view.sources)
+    return rows.selectExpr(*values, *more)
 
 
 def _numbered(view: Shape, rows: DataFrame) -> DataFrame:
@@ -111,35 +110,30 @@ def _numbered(view: Shape, rows: DataFrame) -> DataFrame:
 
 def difference(view: Shape, old: DataFrame, new: DataFrame) -> DataFrame:
     """The signed change from one state of a view to another."""
-    went = _columns(view, old).withColumn(WEIGHT, fn.lit(-1))
-    return consolidated(view, went.unionAll(_columns(view, new).withColumn(WEIGHT, fn.lit(1))))
+    return consolidated(view, _columns(view, old, -1).unionAll(_columns(view, new, 1)))
 
 
 def consolidated(view: Shape, signed: DataFrame) -> DataFrame:
     """Signed rows whose weights have been added up: what cancels is gone."""
     # Grouping makes -0.0 to 0.0, and one of several strings that are equal by collation: such values are carried along.
     loose = {c.name for c in view.columns if any(word in c.type for word in LOOSE)}
-    keys = [_strict(c).alias(f"__{i}") if c.name in loose else quoted(c.name) for i, c in enumerate(view.columns)]
-    kept = [fn.first(quoted(name)).alias(name) for name in loose]
-    rows = signed.groupBy(*keys).agg(fn.sum(WEIGHT).cast("int").alias(WEIGHT), *kept)
-    return rows.where(fn.col(WEIGHT) != 0).select(*(quoted(c.name) for c in view.columns), WEIGHT)
+    values = (
+        f"first({quoted(c.name)}) AS {quoted(c.name)}" if c.name in loose else quoted(c.name) for c in view.columns
+    )
+    total = f"CAST(sum({WEIGHT}) AS INT)"
+    return select(
+        f"SELECT {', '.join(values)}, {total} AS {WEIGHT} FROM __signed "
+        f"GROUP BY {', '.join(map(_strict, view.columns))} HAVING {total} <> 0",
+        __signed=signed,
+    )
 
 
-def _strict(column: StoredColumn) -> Column:
+def _strict(column: StoredColumn) -> str:
     """A value of which two are equal only if they are the same."""
-    value = fn.col(quoted(column.name))
-    return value.cast("binary") if column.type.startswith("STRING COLLATE") else value
+    value = quoted(column.name)
+    return f"CAST({value} AS BINARY)" if column.type.startswith("STRING COLLATE") else value
 
 
-def shown(view: Shape, stored: DataFrame) -> DataFrame:
-    """What a reader sees of stored rows: visible columns, no hidden rows, in the query's order, within its LIMIT."""
-    rows = stored.where(fn.col(SHOWN)) if view.shown else stored
-    if view.order or view.limit is not None or view.offset:
-        rows = rows.orderBy(*ordered(view.order), *(fn.col(quoted(name)).asc() for name in view.key))
-        rows = rows.offset(view.offset) if view.offset else rows
-        rows = rows if view.limit is None else rows.limit(view.limit)
-    return rows.select(*(quoted(c.name) for c in view.columns[: view.visible]))
-
-
-def _columns(view: Shape, rows: DataFrame) -> DataFrame:
-    return rows.select(*(fn.col(quoted(c.name)).cast(c.type).alias(c.name) for c in view.columns))
+def _columns(view: Shape, rows: DataFrame, weight: int) -> DataFrame:
+    values = (f"CAST({quoted(c.name)} AS {c.type}) AS {quoted(c.name)}" for c in view.columns)
+    return rows.selectExpr(*values, f"{weight} AS {WEIGHT}")

@@ -1,4 +1,8 @@
-"""Operators as DataFrames: a tree's rows at one version of its inputs, and row-wise steps over any rows."""
+"""Operators as DataFrames: a tree's rows at one version of its inputs, and row-wise steps over any rows.
+
+Expressions of the query are Spark's own columns. What we add around them is text: a column of ours takes five calls to
+the JVM, a list of texts one each, and a whole query in SQL a dozen.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +22,18 @@ def quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
+def select(text: str, **rows: DataFrame) -> DataFrame:
+    """A query in SQL over rows that it names; names must not be those of relations."""
+    session = next(iter(rows.values())).sparkSession
+    for name, of in rows.items():
+        of.createOrReplaceTempView(name)
+    try:
+        return session.sql(text)
+    finally:
+        for name in rows:
+            session.catalog.dropTempView(name)
+
+
 def both(conditions: Iterable[Column]) -> Column:
     """All of these conditions; TRUE if there is none."""
     found = list(conditions)
@@ -26,8 +42,11 @@ def both(conditions: Iterable[Column]) -> Column:
 
 def same(names: Sequence[str], others: Sequence[str]) -> Column:
     """That these columns are equal one by one, NULL to NULL."""
-    pairs = zip(names, others, strict=True)
-    return both(fn.col(quoted(one)).eqNullSafe(fn.col(quoted(two))) for one, two in pairs)
+    return fn.expr(same_text(map(quoted, names), map(quoted, others)))
+
+
+def same_text(names: Iterable[str], others: Iterable[str]) -> str:
+    return " AND ".join(f"{one} <=> {two}" for one, two in zip(names, others, strict=True)) or "TRUE"
 
 
 def ordered(order: Iterable[tree.Order]) -> list[Column]:
@@ -67,7 +86,7 @@ class Frames:
     def _make(self, node: Node) -> DataFrame:
         match node:
             case tree.Leaf():
-                return self._input(node.input).select(*(fn.col(quoted(c)).alias(n) for n, c in node.sources))
+                return leaf(node, self._input(node.input))
             case tree.Constant():
                 rows: DataFrame = node.frame
                 return rows
@@ -87,6 +106,11 @@ class Frames:
                 return with_scalar(node, self.of(node.child), self.of(node.query))
             case _:
                 return row_wise(node, self.of(node.child))
+
+
+def leaf(node: tree.Leaf, rows: DataFrame, *more: str) -> DataFrame:
+    """An input's rows under the tree's names, and further columns."""
+    return rows.selectExpr(*(f"{quoted(column)} AS {name}" for name, column in node.sources), *more)
 
 
 def row_wise(node: RowWise, rows: DataFrame) -> DataFrame:
@@ -236,7 +260,7 @@ def _value(attribute: Attribute, name: str | None) -> Column:
 def aggregated(node: tree.Aggregate, rows: DataFrame) -> DataFrame:
     """A row per group, by Spark's own functions."""
     if not node.calls:
-        return rows.select(*node.groups).distinct() if node.groups else rows.agg(fn.lit(0)).select()
+        return rows.selectExpr(*node.groups).distinct() if node.groups else rows.agg(fn.lit(0)).select()
     whole = [call for call in node.calls if not _in_doubles(call)]
     made = [call.value.column.alias(call.name) for call in whole]
     averages = [call for call in node.calls if _in_doubles(call)]

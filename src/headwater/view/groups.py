@@ -6,9 +6,9 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as fn
 
 from headwater.view import tree
-from headwater.view.frames import Frames, both, filtered_argument, quoted, same, with_scalar
+from headwater.view.frames import Frames, filtered_argument, quoted, same_text, select, with_scalar
 from headwater.view.rules import RootAggregate
-from headwater.view.shape import COUNT, SHOWN, WEIGHT, Counter, Shape
+from headwater.view.shape import COUNT, INTEGERS, SHOWN, WEIGHT, Counter, Shape
 
 WIDE = "DECIMAL(38,0)"  # of sums of integers on their way: rows that went could overflow where the result does not
 OLD = "__old"
@@ -21,48 +21,59 @@ def groups_of(top: RootAggregate) -> tuple[str, ...]:
 
 def partial(shape: Shape, top: RootAggregate, rows: DataFrame, signed: bool) -> DataFrame:
     """Group columns and counters of rows; of signed ones, by how much to change the counters."""
-    weight = fn.col(WEIGHT).cast("bigint") if signed else fn.lit(1).cast("bigint")
-    made = [fn.coalesce(fn.sum(weight), fn.lit(0)).alias(COUNT)] if signed else [fn.count("*").alias(COUNT)]
-    for counter in shape.counters:
-        value = filtered_argument(counter.call)
+    groups = top.aggregate.groups
+    numbered = [(f"__x{i}", c) for i, c in enumerate(shape.counters) if c.total or c.count != COUNT]
+    given = rows.select("*", *(filtered_argument(c.call).alias(name) for name, c in numbered)) if numbered else rows
+    weight = f"CAST({WEIGHT} AS BIGINT)"
+    made = [f"coalesce(sum({weight}), 0) AS {COUNT}" if signed else f"count(*) AS {COUNT}"]
+    for name, counter in numbered:
         if counter.total:
-            made.append(fn.sum(_signed(counter, value, signed)).alias(counter.total))
+            made.append(f"sum({_summand(counter, name, signed)}) AS {counter.total}")
         if counter.count != COUNT:
-            count = fn.sum(fn.when(value.isNotNull(), weight)) if signed else fn.count(value)
-            made.append(fn.coalesce(count, fn.lit(0)).alias(counter.count))
-    found = rows.groupBy(*top.aggregate.groups).agg(*made)
-    return found if top.aggregate.groups else found.withColumn(CONSTANT, fn.lit(0))
+            count = f"sum(CASE WHEN {name} IS NOT NULL THEN {weight} END)" if signed else f"count({name})"
+            made.append(f"coalesce({count}, 0) AS {counter.count}")
+    by = f"GROUP BY {', '.join(groups)}" if groups else ""
+    constant = [] if groups else [f"0 AS {CONSTANT}"]
+    return select(f"SELECT {', '.join([*groups, *constant, *made])} FROM __rows {by}", __rows=given)
 
 
-def _signed(counter: Counter, value: Column, signed: bool) -> Column:
+def _summand(counter: Counter, value: str, signed: bool) -> str:
+    """What a row adds to a counter's total."""
     if counter.call.kind in ("all", "any"):
-        value = fn.when(value, 1).when(~value, 0).cast("bigint")
+        value = f"CAST(CASE WHEN {value} THEN 1 WHEN NOT {value} THEN 0 END AS BIGINT)"
     elif not counter.total_type.startswith("DECIMAL") or counter.total_type == WIDE:
-        value = value.cast(WIDE if signed or counter.total_type == WIDE else "bigint")
-    return fn.when(fn.col(WEIGHT) < 0, -value).otherwise(value) if signed else value
+        value = f"CAST({value} AS {WIDE if signed or counter.total_type == WIDE else 'BIGINT'})"
+    return f"CASE WHEN {WEIGHT} < 0 THEN -{value} ELSE {value} END" if signed else value
 
 
-def combined(shape: Shape, top: RootAggregate, parts: DataFrame, *more: Column) -> DataFrame:
-    """The sum of several partial rows per group."""
-    made = [fn.sum(COUNT).cast("bigint").alias(COUNT)]
+def _sums(shape: Shape) -> list[str]:
+    """The counters of several rows of a group, added up."""
+    made = [f"CAST(sum({COUNT}) AS BIGINT) AS {COUNT}"]
     for counter in shape.counters:
         if counter.total:
-            made.append(fn.sum(counter.total).cast(counter.total_type).alias(counter.total))
+            made.append(f"CAST(sum({counter.total}) AS {counter.total_type}) AS {counter.total}")
         if counter.count != COUNT:
-            made.append(fn.sum(counter.count).cast("bigint").alias(counter.count))
-    return parts.groupBy(*groups_of(top)).agg(*made, *more)
+            made.append(f"CAST(sum({counter.count}) AS BIGINT) AS {counter.count}")
+    return made
 
 
-def finished(shape: Shape, top: RootAggregate, counted: DataFrame, frames: Frames) -> DataFrame:
+def combined(shape: Shape, top: RootAggregate, parts: DataFrame) -> DataFrame:
+    """The sum of several partial rows per group."""
+    groups = ", ".join(groups_of(top))
+    return select(f"SELECT {groups}, {', '.join(_sums(shape))} FROM __parts GROUP BY {groups}", __parts=parts)
+
+
+def finished(shape: Shape, top: RootAggregate, counted: DataFrame, frames: Frames, *more: str) -> DataFrame:
     """Counters as stored rows: values of the calls, what the query makes of them, and whether they are shown.
 
-    Further columns of `counted` are kept.
+    `more` are further columns of `counted` that are kept.
     """
     averages = [c for c in shape.counters if c.call.kind == "avg"]
-    rows = counted.select("*", *(part for counter in averages for part in _parts_of_average(counter)))
-    rows = rows.select("*", *(_value(counter).alias(counter.call.name) for counter in shape.counters))
-    if shape.shown:
-        rows = rows.withColumn(SHOWN, fn.lit(True))
+    values = [f"{_value(c)} AS {c.call.name}" for c in shape.counters if c not in averages]
+    values += [part for counter in averages for part in _parts_of_average(counter)]
+    rows = counted.selectExpr("*", *values, *([f"TRUE AS {SHOWN}"] if shape.shown else []))
+    if averages:
+        rows = rows.select("*", *(_average(c).alias(c.call.name) for c in averages))
     hides = False
     for step in top.steps:
         match step:
@@ -77,35 +88,36 @@ def finished(shape: Shape, top: RootAggregate, counted: DataFrame, frames: Frame
                 rows = with_scalar(step, rows, frames.of(step.query))
     sources = dict(shape.sources)
     stored = [
-        fn.col(quoted(sources.get(column.name, column.name) or CONSTANT)).cast(column.type).alias(column.name)
-        for column in shape.columns
+        f"CAST({quoted(sources.get(c.name, c.name) or CONSTANT)} AS {c.type}) AS {quoted(c.name)}"
+        for c in shape.columns
     ]
-    return rows.select(*stored, *(name for name in counted.columns if name == OLD))
+    return rows.selectExpr(*stored, *more)
 
 
-def _parts_of_average(counter: Counter) -> tuple[Column, Column]:
+def _parts_of_average(counter: Counter) -> tuple[str, str]:
     """Sum and count under the names that Spark's own last step of an average refers to."""
     name = counter.call.name
-    integers = counter.total_type in ("BIGINT", WIDE)
-    total = fn.col(counter.total).cast("double") if integers else fn.col(counter.total)
-    return total.alias(f"{name}_s"), fn.col(counter.count).alias(f"{name}_c")
+    integers = counter.call.argument is not None and counter.call.argument.type in INTEGERS
+    total = f"CAST({counter.total} AS DOUBLE)" if integers else counter.total
+    return f"{total} AS {name}_s", f"{counter.count} AS {name}_c"
 
 
-def _value(counter: Counter) -> Column:
-    call = counter.call
-    count = fn.col(counter.count)
-    kind = call.value.type
-    match call.kind:
+def _average(counter: Counter) -> Column:
+    return fn.when(fn.expr(f"{counter.count} > 0"), counter.call.finish).cast(counter.call.value.type)
+
+
+def _value(counter: Counter) -> str:
+    """The value of a call other than an average, from its counters."""
+    count, total = counter.count, counter.total
+    match counter.call.kind:
         case "count":
             return count
         case "sum":
-            return fn.when(count > 0, fn.col(counter.total)).cast(kind)
-        case "avg":
-            return fn.when(count > 0, call.finish).cast(kind)
+            return f"CAST(CASE WHEN {count} > 0 THEN {total} END AS {counter.call.value.type})"
         case "all":
-            return fn.when(count > 0, fn.col(counter.total) == count)
+            return f"CASE WHEN {count} > 0 THEN {total} = {count} END"
         case _:
-            return fn.when(count > 0, fn.col(counter.total) > 0)
+            return f"CASE WHEN {count} > 0 THEN {total} > 0 END"
 
 
 def adjust(shape: Shape, top: RootAggregate, signed: DataFrame, state: DataFrame, frames: Frames) -> DataFrame:
@@ -113,40 +125,41 @@ def adjust(shape: Shape, top: RootAggregate, signed: DataFrame, state: DataFrame
     groups = groups_of(top)
     part = partial(shape, top, signed, signed=True)
     stored = {source or CONSTANT: name for name, source in reversed(shape.sources)}
-    own = [stored[group] for group in groups]
+    own = [f"s.{quoted(stored[group])}" for group in groups]
     counters = [COUNT] + [n for c in shape.counters for n in (c.total, c.count) if n and n != COUNT]
-    names = {name: f"__p{i}" for i, name in enumerate([*groups, *counters])}
-    touched = part.select(*(fn.col(name).alias(other) for name, other in names.items()))
-    found = state.join(fn.broadcast(touched), same(own, [names[group] for group in groups]))
     # The change's own columns go along unused: with all of them in both places, Spark computes the change once.
-    row = fn.struct(*(quoted(c.name) for c in shape.columns), *names.values())
-    kept = [fn.col(quoted(name)).alias(group) for name, group in zip(own, groups, strict=True)]
-    before = found.select(*kept, *counters, row.alias(OLD))
-    after = part.select(*groups, *counters, fn.lit(None).cast(before.schema[OLD].dataType).alias(OLD))
-    counted = combined(shape, top, before.unionAll(after), fn.first(OLD, ignorenulls=True).alias(OLD))
-    return _changes(shape, finished(shape, top, counted, frames), bool(top.aggregate.groups))
+    unused = (f"p.{name} AS __p{i}" for i, name in enumerate([*groups, *counters]))
+    row = f"struct({', '.join([*(f's.{quoted(c.name)}' for c in shape.columns), *unused])}) AS {OLD}"
+    kept = [f"{name} AS {group}" for name, group in zip(own, groups, strict=True)]
+    before = (
+        f"SELECT /*+ BROADCAST(p) */ {', '.join([*kept, *(f's.{name}' for name in counters), row])} "
+        f"FROM __state s JOIN __part p ON {same_text(own, [f'p.{group}' for group in groups])}"
+    )
+    after = f"SELECT {', '.join([*groups, *counters])}, NULL FROM __part"
+    counted = select(
+        f"SELECT {', '.join([*groups, *_sums(shape)])}, first({OLD}, TRUE) AS {OLD} "
+        f"FROM ({before} UNION ALL {after}) GROUP BY {', '.join(groups)}",
+        __state=state,
+        __part=part,
+    )
+    return _changes(shape, finished(shape, top, counted, frames, OLD), bool(top.aggregate.groups))
 
 
 def _changes(shape: Shape, rows: DataFrame, removable: bool) -> DataFrame:
     """From rows that hold the old stored row and the new one: what went and what came."""
-    new = fn.struct(*(fn.col(quoted(c.name)) for c in shape.columns))
-    old = fn.col(OLD)
-    remains = fn.col(COUNT) > 0 if removable else fn.lit(True)
-    plain = [c.name for c in shape.columns if c.name not in shape.key]
-    equal = both(_equal(fn.col(quoted(name)), old.getField(name), shape, name) for name in plain)
-    differs = ~(old.isNotNull() & remains & equal)
-    names = [c.name for c in shape.columns]
-
-    def signed_row(row: Column, weight: int) -> Column:
-        fields = (row.getField(c.name).cast(c.type).alias(c.name) for c in shape.columns)
-        return fn.struct(*fields, fn.lit(weight).alias(WEIGHT))
-
-    went = fn.when(old.isNotNull() & differs, signed_row(old, -1))
-    came = fn.when(remains & differs, signed_row(new, 1))
-    pair = fn.filter(fn.array(went, came), lambda row: row.isNotNull())
-    return rows.select(fn.inline(pair)).select(*map(quoted, names), WEIGHT)
+    remains = f"{COUNT} > 0" if removable else "TRUE"
+    plain = [c for c in shape.columns if c.name not in shape.key]
+    alike = " AND ".join("FALSE" if "MAP<" in c.type else _alike(c.name) for c in plain) or "TRUE"
+    differs = f"NOT ({OLD} IS NOT NULL AND {remains} AND {alike})"
+    went = f"CASE WHEN {OLD} IS NOT NULL AND {differs} THEN {_signed_row(shape, f'{OLD}.', -1)} END"
+    came = f"CASE WHEN {remains} AND {differs} THEN {_signed_row(shape, '', 1)} END"
+    return rows.selectExpr(f"inline(filter(array({went}, {came}), __r -> __r IS NOT NULL))")
 
 
-def _equal(one: Column, two: Column, shape: Shape, name: str) -> Column:
-    kind = next(c.type for c in shape.columns if c.name == name)
-    return fn.lit(False) if "MAP<" in kind else one.eqNullSafe(two)
+def _signed_row(shape: Shape, of: str, weight: int) -> str:
+    fields = (f"CAST({of}{quoted(c.name)} AS {c.type}) AS {quoted(c.name)}" for c in shape.columns)
+    return f"struct({', '.join(fields)}, {weight} AS {WEIGHT})"
+
+
+def _alike(name: str) -> str:
+    return f"{quoted(name)} <=> {OLD}.{quoted(name)}"

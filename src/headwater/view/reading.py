@@ -7,8 +7,7 @@ from pyspark.sql import functions as fn
 
 from headwater.model import RelationInfo
 from headwater.relation.schema import quoted
-
-SHOWN = "__shown"  # of a view with HAVING: whether the row is part of its result
+from headwater.view.shape import SHOWN
 
 
 def shown_rows(relation: RelationInfo, stored: DataFrame) -> DataFrame:
@@ -20,7 +19,8 @@ def shown_rows(relation: RelationInfo, stored: DataFrame) -> DataFrame:
         stored = stored.where(fn.col(SHOWN))
     if view.limit is None and not view.offset:
         return stored
-    return _ordered(relation, stored).offset(view.offset).limit(_MOST if view.limit is None else view.limit)
+    rows = _ordered(relation, stored).offset(view.offset)
+    return rows if view.limit is None else rows.limit(view.limit)
 
 
 def shown(relation: RelationInfo, stored: DataFrame) -> DataFrame:
@@ -32,9 +32,6 @@ def shown(relation: RelationInfo, stored: DataFrame) -> DataFrame:
     if view.order and view.limit is None and not view.offset:
         rows = _ordered(relation, rows)
     return rows.select(*(fn.col(quoted(c.name)) for c in relation.shown_columns))
-
-
-_MOST = (1 << 31) - 1  # Spark's own limit of a LIMIT
 
 
 def _ordered(relation: RelationInfo, rows: DataFrame) -> DataFrame:

@@ -36,7 +36,7 @@ class RootAggregate:
 
 
 def top_of(node: Node) -> RootAggregate | None:
-    """The aggregate below the root, if there is nothing but projections and filters above it."""
+    """The aggregate below the root, if only projections, filters and scalar sub-queries are above it."""
     steps: list[Project | Filter | Scalar] = []
     while isinstance(node, Project | Filter | Scalar):
         steps.append(node)
@@ -45,14 +45,14 @@ def top_of(node: Node) -> RootAggregate | None:
 
 
 def adjusted(node: Node) -> RootAggregate | None:
-    """The aggregate below the root if all its calls can be adjusted by rows that came and went."""
+    """The aggregate below the root, if all its calls can be adjusted by added and removed rows."""
     top = top_of(node)
     return top if top is not None and all(call.adjustable for call in top.aggregate.calls) else None
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """How a refresh goes: its strategy, why it is `full`, and whether rows that went are taken from the view."""
+    """How a refresh is done: its strategy, why it is `full`, and whether removed rows are taken from the view."""
 
     word: Word
     reason: str = ""
@@ -60,7 +60,7 @@ class Decision:
 
 
 def decide(of: Tree, changed: Set[str], appended: Set[str]) -> Decision:
-    """The strategy of a refresh in which these inputs changed; `appended` are those that only got new rows."""
+    """The strategy of a refresh in which these inputs changed; `appended` are those that only have new rows."""
     if not changed & set(of.inputs) or (of.root is not None and not moves(of.root, changed)):
         return Decision("none")
     reason = blocked(of, changed)
@@ -71,14 +71,14 @@ def decide(of: Tree, changed: Set[str], appended: Set[str]) -> Decision:
         return Decision("groups")
     words = {word_of(node, changed) for node in tree.walk(of.root) if moves(node, changed)}
     if "keys" in words:
-        return Decision("keys", from_state=bool(_inexact(of.root, changed)))
+        return Decision("keys", from_state=bool(inexact(of.root, changed)))
     return Decision("append" if changed & set(of.inputs) <= appended else "rows")
 
 
 def adjusts(of: Tree, changed: Set[str]) -> bool:
     """Whether the view's own groups can be adjusted: an aggregate of such calls is at the root, over exact values."""
     top = adjusted(of.root) if of.root is not None else None
-    return top is not None and not _inexact(top.aggregate.child, changed)
+    return top is not None and not inexact(top.aggregate.child, changed)
 
 
 def moves(node: Node, changed: Set[str]) -> bool:
@@ -91,13 +91,13 @@ def word_of(node: Node, changed: Set[str]) -> Word:
     match node:
         case Aggregate() | Window():
             return "keys"
-        case Join(kind="full"):
-            return "keys"
         case Join():
-            return "keys" if moves(node.right, changed) else "rows"
+            return "keys" if node.kind == "full" or moves(node.right, changed) else "rows"
         case tree.Top():
             return "full"
-        case _:
+        case Leaf() | tree.Constant() | Project() | Filter() | tree.Inner() | Union():
+            return "rows"
+        case tree.Expand() | tree.Generate() | Scalar():
             return "rows"
 
 
@@ -141,7 +141,7 @@ def _aggregate_of(root: Node) -> Aggregate | None:
     return None if top is None else top.aggregate
 
 
-def _inexact(node: Node, changed: Set[str]) -> frozenset[str]:
+def inexact(node: Node, changed: Set[str]) -> frozenset[str]:
     """Columns below and at an operator whose values two evaluations may differ in: sums of doubles, first, …"""
     found: set[str] = set()
     for each in reversed(list(tree.walk(node))):
@@ -174,16 +174,16 @@ def _inexact_of(node: Node, known: set[str]) -> set[str]:
 def _inexact_inside(root: Node, top: Aggregate | None, changed: Set[str]) -> str:
     """Why values that may differ between evaluations forbid an incremental rule.
 
-    The row that went must be found again: that is certain where the view's own rows are replaced by key, and what
-    chooses rows, groups or partitions is exact.
+    A removed row must be found in the view again. That is certain only where the view's own rows are replaced by key,
+    and where the values that select rows, groups or partitions are exact.
     """
     for path in _paths(root):
         node = path[-1]
         if not moves(node, changed) or not _made_inexact(node):
             continue
-        found = _inexact(node, changed)
+        found = inexact(node, changed)
         for above, below in reversed(list(pairwise(path))):
-            known = _inexact(above, changed) | found
+            known = inexact(above, changed) | found
             if top is not None and above is top:
                 if not top.groups:
                     return f"{top.calls[0].value.text} over all rows of values that are not exact cannot be adjusted"

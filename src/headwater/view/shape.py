@@ -52,6 +52,11 @@ class Shape:
     reason: str  # why every refresh recomputes the view; "" if not
 
     @property
+    def shown_columns(self) -> tuple[StoredColumn, ...]:
+        """The columns that a reader sees."""
+        return self.columns[: self.visible]
+
+    @property
     def shown(self) -> bool:
         """Whether some stored rows are hidden from readers."""
         return self.columns[-1].name == SHOWN

@@ -1,4 +1,4 @@
-"""Signed changes: rows that went (-1) and rows that came (+1) between two states of a relation, and a view's runs.
+"""Signed changes: rows removed (-1) and added (+1) between two states of a relation, and a view's runs.
 
 A view's run is two files: a layer like any other, and the rows that it replaces or removes as they were. So the
 change of a view needs no look-up, and runs telescope: the change over several runs has the first run's old row of a
@@ -41,7 +41,7 @@ class Change:
 
 
 def change(relation: RelationInfo, signed: pa.Table, index: int) -> Change:
-    """The change that leads to an index: `signed` rows have each key at most once with either weight."""
+    """The change that leads to an index; `signed` has each key at most once per weight."""
     weights = signed[WEIGHT].to_numpy()
     came, went = (signed.filter(pa.array(weights == w)).select(_names(relation)) for w in (1, -1))
     gone = went.filter(pa.array(~named_by(went, came, relation.key)))
@@ -50,7 +50,7 @@ def change(relation: RelationInfo, signed: pa.Table, index: int) -> Change:
 
 
 def telescoped(relation: RelationInfo, changes: Sequence[Change]) -> Change:
-    """The net change of several that follow each other. A key that came and went again is in neither part."""
+    """The net change of several that follow each other. A key that was added and removed again is in neither."""
     total = changes[0]
     for later in changes[1:]:
         kept = total.layer.filter(pa.array(~named_by(total.layer, later.layer, relation.key)))

@@ -9,10 +9,10 @@ from typing import Literal
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as fn
 
-from headwater.view import groups, tree
+from headwater.view import groups, rules, tree
 from headwater.view.frames import Frames, quoted
-from headwater.view.rules import adjusted
-from headwater.view.shape import COUNT, Shape, shape
+from headwater.view.rules import RootAggregate, adjusted
+from headwater.view.shape import Shape, shape
 from headwater.view.tree import Node, Tree
 
 
@@ -21,7 +21,7 @@ class Slices:
     """How to cut, and for the first two kinds the inputs of which one can be cut by its key, all others read whole.
 
     - `spans`: the view of a span of the input's keys is a part of the view.
-    - `merge`: the same gives partial rows; `combined` adds those of all slices up.
+    - `merge`: `partial` aggregates a span of the input's keys; `combined` adds those of all slices up.
     - `hash`: `slice_of` takes a part of the whole view by the hash of its key.
     - `one`: the view cannot be cut.
     """
@@ -40,7 +40,9 @@ def slices(of: Tree) -> Slices:
         return Slices("spans" if top is None else "merge", found)
     view = shape(of)
     kinds = {c.name: c.type for c in view.columns}
-    if of.root.key and not any("MAP<" in kinds[name] for name in view.key):
+    # each slice computes the view again: a key that comes out differently would be in two slices, or in none
+    certain = not rules.inexact(of.root, frozenset(of.inputs)) & set(of.root.key)
+    if of.root.key and certain and not any("MAP<" in kinds[name] for name in view.key):
         return Slices("hash")
     return Slices("one")
 
@@ -51,17 +53,22 @@ def slice_of(view: Shape, rows: DataFrame, number: int, count: int) -> DataFrame
     return rows.where(fn.pmod(digest, fn.lit(count)) == number)
 
 
+def partial(of: Tree, inputs: Mapping[str, DataFrame]) -> DataFrame:
+    """Groups and counters of a slice. Nothing is made of them yet: `100 / sum(x)` may fail for a part of the rows."""
+    top = _top(of)
+    return groups.partial(shape(of), top, Frames(lambda name: inputs[name]).of(top.aggregate.child), signed=False)
+
+
 def combined(of: Tree, inputs: Mapping[str, DataFrame], parts: DataFrame) -> DataFrame:
     """The stored rows of a view from the partial rows of all its slices."""
-    view = shape(of)
-    assert of.root is not None
-    top = adjusted(of.root)
-    assert top is not None
-    stored = {source or groups.CONSTANT: name for name, source in reversed(view.sources)}
-    counters = [COUNT] + [n for c in view.counters for n in (c.total, c.count) if n and n != COUNT]
-    named = (fn.col(quoted(stored[g])).alias(g) for g in groups.groups_of(top))
-    counted = groups.combined(view, top, parts.select(*named, *counters))
-    return groups.finished(view, top, counted, Frames(lambda name: inputs[name]))
+    counted = groups.combined(shape(of), _top(of), parts)
+    return groups.finished(shape(of), _top(of), counted, Frames(lambda name: inputs[name]))
+
+
+def _top(of: Tree) -> RootAggregate:
+    found = None if of.root is None else adjusted(of.root)
+    assert found is not None, "only groups that can be adjusted can be added up"
+    return found
 
 
 def _once(root: Node) -> set[str]:

@@ -137,7 +137,7 @@ class Call:
 
     @property
     def adjustable(self) -> bool:
-        """Whether the value can be adjusted by rows that came and went."""
+        """Whether the value can be adjusted by added and removed rows."""
         return self.kind != "other"
 
 

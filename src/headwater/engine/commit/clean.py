@@ -75,7 +75,7 @@ class Cleaner:
         found = [(folder, child) for folder in FOLDERS for child in self.home.storage.folders(folder)]
         with self.home.meta.read() as c:  # after listing the folders: a table is known before it has one
             oldest, newest = epochs.pins(c)
-            tables, known = {str(r.id) for r in relations.all(c)}, {str(x.id) for x in connections.all(c)}
+            tables, known = {str(id) for id in relations.ids(c)}, {str(x.id) for x in connections.all(c)}
         for folder, child in found:
             if child in (tables if folder in OF_TABLES else known):
                 continue

@@ -248,10 +248,13 @@ class Committer:
         return self._decided(c, relation_id, work), dead
 
     def _decide_slices(self, c: Connection, relation_id: int) -> Intent | None:
-        """The intent to add the files of a view's written slices, which wait for nothing."""
+        """The intent to add the files of a view's written slices, which wait for nothing but to be more than parts."""
         ready = spans.uncovered(c, relation_id)
-        work = Cover(spans=tuple(s.id for s in ready), files=tuple(f for s in ready for f in s.files))
-        return self._decided(c, relation_id, work) if ready else None
+        if not ready or (filled.in_parts(c, relation_id) and not filled.all_written(c, relation_id)):
+            return None
+        whole = ready[-1:] if filled.in_parts(c, relation_id) else ready
+        work = Cover(spans=tuple(s.id for s in ready), files=tuple(f for s in whole for f in s.files))
+        return self._decided(c, relation_id, work)
 
     def _decide_fold(self, c: Connection, relation_id: int, upto: int | None) -> tuple[Intent, int] | None:
         relation = relations.get_or_none(c, relation_id)
@@ -344,13 +347,12 @@ class Committer:
         if version is None:
             version = self._added(relation, intent, cover)
         commits.make_durable(self._home.storage, relation.base_path, relation.base_version, version)
+        if relation.view is not None:
+            return self._record_slices(relation, intent, cover, version)
         with self._home.meta.owned(self._lease(relation.id)) as c:
             if relations.get_or_none(c, relation.id) is None:
                 return None  # dropped meanwhile, its intents with it
             _record_version(c, relation, version)
-            if relation.view is not None:
-                intents.done(c, intent.id)
-                return filled.settle_slices(c, relation.id, cover.spans)
             index = connections.get(c, changes_of.connection_of(relation)).committed_index
             for span_id in cover.spans:
                 spans.cover(c, span_id, index)
@@ -362,6 +364,17 @@ class Committer:
             published = epoch.publish(c, [relation.id])
         crash.here("cover.recorded")
         return published
+
+    def _record_slices(self, relation: RelationInfo, intent: Intent, cover: Cover, version: int) -> Epoch | None:
+        with self._home.meta.owned(self._lease(relation.id)) as c:
+            if relations.get_or_none(c, relation.id) is None:
+                return None  # dropped meanwhile, its intents with it
+            _record_version(c, relation, version)
+            intents.done(c, intent.id)
+            parts = filled.parts(c, relation, cover)
+            settled = filled.settle_slices(c, relation.id, cover.spans)
+        self._home.storage.remove(parts)  # or the sweep, if we die here
+        return settled
 
     def _added(self, relation: RelationInfo, intent: Intent, cover: Cover) -> int:
         """Commits a cover's deletions, then its additions; returns the Delta version."""

@@ -9,7 +9,27 @@ from sqlalchemy.engine import Connection
 from headwater import crash
 from headwater.engine.commit.layout import layout_of
 from headwater.meta import epochs, relations, settle, spans, views
-from headwater.model import Epoch, TableState
+from headwater.meta.intents import Cover
+from headwater.model import Epoch, RelationInfo, SpanState, TableState
+
+
+def in_parts(c: Connection, relation_id: int) -> bool:
+    """Whether the slices of a view's fill hold partial rows, of which the last one makes the view."""
+    fill = views.fill(c, relation_id)
+    return fill is not None and fill.partial
+
+
+def all_written(c: Connection, relation_id: int) -> bool:
+    """Whether every slice of a fill is written."""
+    counts = spans.counts(c, relation_id)
+    return not counts.get(SpanState.PENDING) and not counts.get(SpanState.SCANNING)
+
+
+def parts(c: Connection, relation: RelationInfo, cover: Cover) -> list[str]:
+    """The files of partial rows that a cover makes useless."""
+    named = {f.path for f in cover.files}
+    written = [f.path for s in spans.uncovered(c, relation.id) if s.id in cover.spans for f in s.files]
+    return [f"{relation.base_path}/{path}" for path in written if path not in named]
 
 
 def settle_slices(c: Connection, relation_id: int, added: Sequence[int]) -> Epoch | None:
@@ -21,6 +41,8 @@ def settle_slices(c: Connection, relation_id: int, added: Sequence[int]) -> Epoc
     assert fill is not None, "a slice belongs to a fill"
     for span_id in added:
         spans.cover(c, span_id, fill.epoch)
+    if fill.partial:
+        spans.count_no_rows(c, added[:-1])  # partial rows are not rows of the view
     settle.move(c, relation_id, added, fill.epoch)
     if spans.unread(c, relation_id):
         return None
@@ -31,6 +53,10 @@ def settle_slices(c: Connection, relation_id: int, added: Sequence[int]) -> Epoc
     relations.set_state(c, relation_id, TableState.LIVE)
     if relation.replaces:
         relations.take_place(c, relation_id)
+        newest = epochs.newest(c)
+        if newest is not None and views.over(c, relation_id):
+            # Views over it are recomputed at a later epoch, and in a quiet home there would be none.
+            epochs.publish(c, list(newest.entries), {})
         crash.here("view.swapped")
     relations.open_if_complete(c, relation.block)
     return epochs.get(c, fill.epoch)

@@ -1,10 +1,11 @@
 """What holds a changelog back: each holder needs the changes after some index; retention keeps what the lowest needs.
 
-A table needs the changes that its base does not hold yet. A running statement, and the epochs that stay readable for a
-while, need the changes that the tables' layouts at that time did not hold.
+A table needs the changes that its base does not hold yet. A running statement, the epochs that views need to continue
+(`epochs.VIEWS`), and the epochs that stay readable for a while need the changes that the tables' layouts at that time
+did not hold.
 
-To add a holder (a view, a subscription), yield its `Need` in `_needs`: it is then in `SHOW HOLDS` and in the metrics,
-and retention respects it.
+To add a holder (a sink), yield its `Need` in `_needs`: it is then in `SHOW HOLDS` and in the metrics, and retention
+respects it.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ class Hold:
     """A holder that needs a connection's changes after an index."""
 
     connection: str
-    holder: str  # `table orders`, `resync of orders`, `history`, or the owner of a pin
+    holder: str  # `table orders`, `resync of orders`, `history`, `views`, or the owner of a pin
     index: int
     changes: int  # how many changes it holds, of all tables
     since: float | None  # when the oldest of them was published; None if there are none
@@ -89,8 +90,9 @@ def _needs(c: Connection, connection: ConnectionInfo) -> Iterator[Need]:
         yield Need(_name(relation), (relation,), newest.id if newest else 0)
     if followed:
         yield Need(HISTORY, followed, epochs.oldest(c))
+        past = tuple(r for r in relations.replaced(c) if changes_of.connection_of(r) == connection.id)
         for epoch, owner in epochs.pinned_by(c):
-            yield Need(owner, followed, epoch)
+            yield Need(owner, followed + past, epoch)
 
 
 def _name(relation: RelationInfo) -> str:

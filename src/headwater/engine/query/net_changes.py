@@ -10,7 +10,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as fn
 
 from headwater.engine.home import Home
-from headwater.engine.query.between import At, Frames, MovedTable, MovedView, at, obstacle
+from headwater.engine.query.between import At, Frames, at, obstacle
+from headwater.engine.query.deltas import Deltas
+from headwater.engine.query.moved import MovedTable, MovedView
 from headwater.errors import QueryError
 from headwater.meta import changes as changes_of
 from headwater.meta import epochs, views
@@ -20,7 +22,7 @@ from headwater.relation.overlay import Overlays
 from headwater.relation.schema import quoted
 from headwater.view.shape import WEIGHT
 
-CHANGE_TYPE = "_change_type"
+CHANGE_TYPE = "_change_type"  # the column that `changes(…)` adds
 _OLD = "__old_"
 
 
@@ -44,7 +46,8 @@ def net_changes(
         return _typed(relation, frames.of(end[1]).where(fn.lit(False)), frames.of(end[1]).where(fn.lit(False)))
     if why:
         return _typed(relation, frames.of(start[1]), frames.of(end[1]))
-    deltas = Overlays(home.storage, home.meta, changes=overlays.changes, settings=home.settings)
+    deltas = Deltas(home, overlays.changes)
+    stack.callback(deltas.close)
     moved = (MovedTable if relation.view is None else MovedView)(frames, deltas, start[1], end[1])
     moved.prepare()
     signed = moved.delta()
@@ -59,16 +62,17 @@ def _whole_at(home: Home, relation: RelationInfo, wanted: int | None) -> tuple[E
         if relation.view is not None:
             exact = views.versions_of(c, relation.id)
             kept = [id for id in kept if id in exact]
-        candidates = kept if wanted is None else [max((id for id in kept if id <= wanted), default=0)]
+        # never an earlier one instead: whoever asks for the changes since an epoch has seen those before it
+        candidates = kept if wanted is None else [id for id in kept if id == wanted]
         for id in candidates:
             epoch = epochs.get(c, id)
             found = None if epoch is None else at(c, relation, epoch)
             if epoch is not None and found is not None:
                 return epoch, found
-    oldest = f"the oldest kept one is {kept[0]}" if kept else "none is kept"
+    span = f"the oldest kept one is {kept[0]}, the newest {kept[-1]}" if kept else "none is kept"
     raise QueryError(
         "query.epoch",
-        f"{relation.name} cannot be read at epoch {wanted}; {oldest}",
+        f"{relation.name} cannot be read at epoch {wanted}; {span}",
         "SHOW EPOCHS lists the epochs that can be read.",
     )
 
@@ -99,7 +103,7 @@ def _typed(relation: RelationInfo, went: DataFrame, came: DataFrame) -> DataFram
 
 
 def _alike(column: Column, i: int) -> Expression:
-    """Whether a column has the same value on both sides. (Spark compares no maps, but lists of their entries.)"""
+    """Whether a column has the same value on both sides. (Spark cannot compare maps, so these are compared as JSON.)"""
     new, old = fn.col(quoted(column.name)), fn.col(f"{_OLD}{i}")
     if "MAP<" in column.lake_type:
         new, old = fn.to_json(fn.array(new)), fn.to_json(fn.array(old))

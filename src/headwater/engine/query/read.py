@@ -146,11 +146,9 @@ class Reader:
         """
         timed, sessions = self._home.live.counters.time("headwater_read_seconds"), self._pool()
         if fresh:
-            with self._home.meta.read() as c:
-                known = relations.named(c)
-            wait_until_fresh(self._home.meta, names, known, self._home.live.server is not None)
+            wait_until_fresh(self._home.meta, names, self._home.live.server is not None)
         with timed, self._pin("reader", names) as (met, seen), sessions.use(query) as pooled, ExitStack() as overlays:
-            epoch, meant = met.epoch, tuple(s for s in seen if s.relation.name.lower() in names)
+            epoch, meant = met.epoch, seen
             warnings = tuple(w for w in (s.warning() for s in meant) if w)
             if require_complete and warnings:
                 raise _incomplete(warnings)
@@ -170,17 +168,16 @@ class Reader:
             pooled.only(names_shown)  # views of changelogs are not kept
 
     def names(self) -> list[str]:
-        """The names of all tables."""
+        """The names of all tables and materialized views."""
         with self._home.meta.read() as c:
             return [r.name for r in relations.named(c)]
 
     def rows(self, name: str) -> tuple[DataFrame, list[Behind], list[str]]:
-        """One relation at the newest epoch, how old it is, and what is missing from it, as text.
+        """One relation at the newest epoch that has it, how old it is, and what is missing from it, as text.
 
         Its files are kept until `close()`, for an hour at most.
         """
-        met, seen = self._in_use.enter_context(self._pin("frame", {name.lower()}))
-        found = [s for s in seen if s.relation.name.lower() == name.lower()]
+        met, found = self._in_use.enter_context(self._pin("frame", {name.lower()}))
         if not found:
             raise unknown_name("table", name, self.names())
         with self._home.meta.read() as c:
@@ -193,7 +190,7 @@ class Reader:
     def at_epoch(self, names: Collection[str]) -> Iterator[tuple[Epoch, tuple[Shown, ...]]]:
         """The epoch of `pinned`, and the relations among `names` (lower case) as it shows them."""
         with self._pin("reader", names) as (met, seen):
-            yield met.epoch, tuple(s for s in seen if s.relation.name.lower() in names)
+            yield met.epoch, seen
 
     @contextmanager
     def session_for(self, job: str) -> Iterator[SparkSession]:
@@ -209,11 +206,12 @@ class Reader:
 
     @contextmanager
     def _pin(self, owner: str, names: Collection[str]) -> Iterator[tuple[Met, tuple[Shown, ...]]]:
-        """The epoch at which the names are read, with every relation's layout, read in the transaction that pins it."""
+        """The epoch at which the names are read, with their layouts, read in the transaction that pins it."""
         deadline = time.monotonic() + MEET_S
         while (taken := self._take_pin(owner, names)) is None:
             if self._home.live.server is None or time.monotonic() > deadline:
-                raise no_common_version(names)
+                with self._home.meta.read() as c:
+                    raise no_common_version(relations.named(c), names)
             time.sleep(LOOK_S)  # a view was just filled again, and those over it follow
         pin, met, seen = taken
         try:
@@ -231,8 +229,10 @@ class Reader:
                 return None
             epoch = met.epoch
             pin = epochs.take_pin(c, epoch.id, f"{owner}:{os.getpid()}")
-            seen, found = [], progress.of_all(c)
-            for relation in known:
+            # only what the statement names: a home may have thousands of tables, and this holds meta's write lock
+            seen, meant = list[Shown](), [met.instead.get(r.id, r) for r in known if r.name.lower() in names]
+            found = progress.of_all(c) if meant else {}
+            for relation in meant:
                 # Tables of a block become visible at the same epoch: until then none of them has a layout here.
                 layout = None if relation.block else epochs.layout_at(c, relation.id, epoch.id)
                 others = [r for r in relations.in_block(c, relation.block) if r.state is not TableState.LIVE]

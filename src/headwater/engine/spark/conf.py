@@ -24,6 +24,7 @@ ENCRYPT = "spark.network.crypto.enabled"
 SECRET = "spark.authenticate.secret"
 SHUFFLED = "spark.sql.shuffle.partitions"
 LOOPBACK = "127.0.0.1"
+DICTIONARY_FILTER = "parquet.filter.dictionary.enabled"
 LOCAL_IP = "SPARK_LOCAL_IP"
 PYTHON_PATH = "PYTHONPATH"
 
@@ -36,6 +37,8 @@ ALWAYS = {
     # With stage numbers in class names every query would be compiled again; without them most are in the cache.
     "spark.sql.codegen.useIdInClassName": "false",
     "spark.sql.codegen.cache.maxEntries": "1000",
+    # Each broadcast table takes a page, however few rows it has, until the JVM's collector finds that nobody needs it.
+    "spark.buffer.pageSize": "1m",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.ansi.enabled": "true",
@@ -48,6 +51,8 @@ ALWAYS = {
     "spark.python.worker.reuse": "true",
     "spark.python.daemon.module": "headwater.engine.spark.workers",  # workers start with the scans' imports loaded
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    # Parquet looks a float up among a file's distinct values by its bits: `x = 0.0` would skip a file with only -0.0.
+    f"spark.hadoop.{DICTIONARY_FILTER}": "false",
 }
 LOCAL = {
     SHUFFLED: "4",

@@ -9,7 +9,7 @@ from contextlib import contextmanager, nullcontext
 from pyspark.sql import DataFrame, SparkSession
 
 from headwater.engine.running import Running
-from headwater.engine.spark.conf import ALWAYS, SHUFFLED
+from headwater.engine.spark.conf import ALWAYS, DICTIONARY_FILTER, SHUFFLED
 from headwater.engine.spark.jobs import pool, share, stoppable
 from headwater.relation.schema import quoted
 
@@ -69,6 +69,7 @@ class Sessions:
             number = self._made
         session = self.root.newSession()
         session.conf.set("spark.sql.session.timeZone", ALWAYS["spark.sql.session.timeZone"])
+        session.conf.set(DICTIONARY_FILTER, "false")  # the user's own Spark may have it
         if not session.sparkContext.getConf().contains(SHUFFLED):  # a cluster, or the user's own session
             session.conf.set(SHUFFLED, str(max(LEAST_SHUFFLED, share(session))))
         return number, Pooled(session)

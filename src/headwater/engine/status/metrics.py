@@ -100,7 +100,7 @@ METRICS: dict[str, Metric] = {
         Metric("headwater_fold_seconds", _S, "Folds and their duration.", TABLE),
         Metric("headwater_view_state", _G, "1 for the state that a view is in.", ("view", "state")),
         Metric("headwater_view_epoch", _G, "Epoch of a view's newest version.", VIEW),
-        Metric("headwater_view_lag_seconds", _G, "How long there has been a newer epoch than a view's version.", VIEW),
+        Metric("headwater_view_lag_seconds", _G, "For how long a view has had a newer barrier to go to.", VIEW),
         Metric("headwater_view_changed_rows", _G, "Rows that a view's last refresh changed.", VIEW),
         Metric("headwater_view_refresh_seconds", _S, "Refreshes of a view and their duration.", VIEW),
         Metric("headwater_epoch", _G, "Number of the newest epoch."),

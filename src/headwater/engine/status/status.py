@@ -65,9 +65,7 @@ def status_of(home: Home, server: Serving | None) -> Status:
         )
         linked = tuple(_connection(seen, x) for x in known)
         lag_s = {x.id: status.lag_s for x, status in zip(known, linked, strict=True)}
-        tables = tuple(
-            _view(seen, r) if r.view is not None else _table(seen, r, lag_s[changes_of.connection_of(r)]) for r in found
-        )
+        tables = tuple(_table(seen, r, lag_s) for r in found)
     return Status(
         home=str(home.path),
         server_pid=server.pid if server else None,
@@ -138,54 +136,37 @@ def _silence(c: Connection, x: ConnectionInfo, state: ConnectionState, error: Ma
     return time.time() - connections.position_at(c, x.id)
 
 
-def _table(seen: _Snapshot, r: RelationInfo, lag_s: float | None) -> TableStatus:
-    connection, p = seen.connections[changes_of.connection_of(r)], seen.progress[r.id]
+def _table(seen: _Snapshot, r: RelationInfo, lag_s: Mapping[int, float | None]) -> TableStatus:
+    """The status of a table or a view: what only a table has is empty for a view."""
+    p, own = seen.progress[r.id], seen.views.get(r.id)
+    connection = None if own is not None else seen.connections[changes_of.connection_of(r)]
+    lag = None if connection is None else seen.lags[connection.id]
     filling = r.shown_state == TableState.FILLING
     rate = seen.server.rate(r.id) if seen.server and filling else 0.0
-    lag = seen.lags[changes_of.connection_of(r)]
-    error = r.error or _last_failure(seen.failures.of(table=r.id)) or connection_error(connection, seen.failures)
+    error = r.error or _last_failure(seen.failures.of(table=r.id))
+    if connection is not None:
+        error = error or connection_error(connection, seen.failures)
+    slices = own is not None and not p.complete  # a view is readable with its last slice: the others are progress
     return TableStatus(
         name=shown_name(r, seen.relations.values()),
         state=r.shown_state,
-        spans_done=p.covered,
+        spans_done=p.scanned if slices else p.covered,
         spans_total=p.total,
         scanned_rows=p.rows,
         rate=rate,
-        covered=p.share,
+        covered=p.scanned / max(1, p.total) if slices else p.share,
         rows_estimate=estimated_rows(p),
         left_s=seconds_left(p, rate) if filling else None,
-        position=_cut(seen, connection, p),
-        lag_s=lag_s,
+        position="" if connection is None else _cut(seen, connection, p),
+        lag_s=own.lag_s if own is not None else lag_s[changes_of.connection_of(r)],
         lag_bytes=lag.bytes if lag else None,
-        waiting_for=_waits_for(seen, r, p, connection),
+        waiting_for=own.waiting_for if own is not None else _waits_for(seen, r, p),
         note="; ".join(x for x in (seen.unwatched.get(r.id, ""), _note(r, p)) if x),
         **_error_fields(error),
         overlay=seen.overlays.get(r.id, 0),
         unrepresentable=seen.unrepresentable.get(r.id, 0),
-        connection=connection.name,
-    )
-
-
-def _view(seen: _Snapshot, r: RelationInfo) -> TableStatus:
-    p, own = seen.progress[r.id], seen.views[r.id]
-    filling = r.shown_state == TableState.FILLING
-    rate = seen.server.rate(r.id) if seen.server and filling else 0.0
-    return TableStatus(
-        name=shown_name(r, seen.relations.values()),
-        state=r.shown_state,
-        spans_done=p.covered,
-        spans_total=p.total,
-        scanned_rows=p.rows,
-        rate=rate,
-        covered=p.share,
-        rows_estimate=estimated_rows(p),
-        left_s=seconds_left(p, rate) if filling else None,
-        lag_s=own.lag_s,
-        lag_bytes=None,
-        waiting_for=own.waiting_for,
-        **_error_fields(r.error or _last_failure(seen.failures.of(table=r.id))),
-        overlay=seen.overlays.get(r.id, 0),
-        unrepresentable=0,
+        connection="" if connection is None else connection.name,
+        kind=r.kind,
     )
 
 
@@ -214,7 +195,7 @@ def _overlays(
     return known | changes_of.counts(c, ranges)
 
 
-def _waits_for(seen: _Snapshot, r: RelationInfo, p: Progress, connection: ConnectionInfo) -> str:
+def _waits_for(seen: _Snapshot, r: RelationInfo, p: Progress) -> str:
     """What an incomplete table is waiting for, as text; empty while it makes progress."""
     if r.state is TableState.FAILED:
         return ""
@@ -230,6 +211,7 @@ def _waits_for(seen: _Snapshot, r: RelationInfo, p: Progress, connection: Connec
     waits = seen.server.waiting_for(r.id) or seen.server.preparing(changes_of.connection_of(r))
     if waits.startswith("backfill.rate_limit"):  # above 0 it continues at that rate, which is in its note
         return f"ALTER TABLE {r.name} SET (backfill.rate_limit = …): it is 0" if _limit(r) == 0 else ""
+    connection = seen.connections[changes_of.connection_of(r)]
     return waits or ("" if connection.state is ConnectionState.RUNNING else f"connection {connection.name}")
 
 
@@ -248,7 +230,7 @@ def _note(r: RelationInfo, p: Progress) -> str:
     limit = _limit(r)
     if limit and r.shown_state == TableState.FILLING:
         return f"limited to {limit:,} rows/s by backfill.rate_limit"
-    if p.total and not p.complete and not r.ordered:
+    if p.total and not p.complete and not r.ordered and r.view is None:
         return "only the database can order its keys: readable when complete"
     return ""
 

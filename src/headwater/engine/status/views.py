@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from sqlalchemy.engine import Connection
 
 from headwater.engine.live import Serving
-from headwater.meta import epochs, relations, views
+from headwater.meta import epochs, progress, relations, views
+from headwater.meta.progress import Progress
 from headwater.meta.views import Barrier, Refresh
 from headwater.model import Control, RelationInfo, TableState
 
@@ -21,20 +22,26 @@ INPUTS_SHOWN = 3
 class ViewProgress:
     """Where a view is: the newest epoch at which it is exact, how long its inputs have been ahead, what it waits for.
 
-    `epoch` is 0 and `lag_s` None before its first fill ends; `last` is its last refresh.
+    `epoch` is 0 and `lag_s` None before its first fill ends; `last` is its last refresh. `error` is its own, or that of
+    its fill beside itself.
     """
 
     epoch: int
     lag_s: float | None
     last: Refresh | None
     waiting_for: str
+    error: dict[str, str] | None
 
 
 def progress_of(c: Connection, found: Sequence[RelationInfo], server: Serving | None) -> dict[int, ViewProgress]:
     """The progress of the views among these relations, by their ids."""
     by_id = {r.id: r for r in found}
     barriers = views.barriers(c)
-    return {r.id: _progress(c, r, by_id, barriers, server) for r in found if r.view is not None}
+    beside = {r.replaces: r for r in found if r.replaces and r.view is not None}
+    reached = progress.of_all(c) if beside else {}
+    return {
+        r.id: _progress(c, r, by_id, barriers, server, beside.get(r.id), reached) for r in found if r.view is not None
+    }
 
 
 def _progress(
@@ -43,11 +50,22 @@ def _progress(
     by_id: Mapping[int, RelationInfo],
     barriers: Sequence[Barrier],
     server: Serving | None,
+    beside: RelationInfo | None,
+    reached: Mapping[int, Progress],
 ) -> ViewProgress:
     version = views.last_version(c, r.id)
     done = views.refreshes(c, r.id)
     lag_s = _lag(c, version, barriers) if version else None
-    return ViewProgress(version, lag_s, done[0] if done else None, _waits_for(r, by_id, server, lag_s))
+    waits_for = _waits_for(r, by_id, server, lag_s)
+    if beside is not None and not waits_for and beside.error is None:
+        waits_for = ": ".join(x for x in ("its refresh from scratch", slices_done(reached[beside.id])) if x)
+    error = r.error or (beside.error if beside is not None else None)
+    return ViewProgress(version, lag_s, done[0] if done else None, waits_for, error)
+
+
+def slices_done(p: Progress) -> str:
+    """How far a fill is, as text; empty before it begins."""
+    return f"{p.scanned} of {p.total} slices are computed" if p.total else ""
 
 
 def _lag(c: Connection, version: int, barriers: Sequence[Barrier]) -> float:

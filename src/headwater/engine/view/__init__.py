@@ -7,5 +7,6 @@ files that nobody refers to. Never: a commit to a base outside the committer; a 
 not changed.
 
 `definition` trees of stored queries · `barriers` where views meet · `fill` slices · `refresh` one step of one view ·
-`merge` runs into fewer · `refusal` what Spark says of a query that fails · `views` the loop over all of them
+`merge` runs into fewer · `anew` views that are filled from scratch · `refusal` what Spark says of a query that fails ·
+`views` the loop over all of them
 """

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from sqlalchemy.engine import Connection
 
 from headwater.errors import DataError
-from headwater.meta import epochs, relations, views
+from headwater.meta import epochs, relations, spans, views
 from headwater.model import Control, Epoch, RelationInfo, TableState
 from headwater.view import barrier
 from headwater.view.barrier import Barrier, Want
@@ -22,13 +22,19 @@ class Meeting:
     """The barriers and versions of all views, as one transaction sees them."""
 
     def __init__(self, c: Connection, begun: Mapping[int, int]) -> None:
-        known = [r for r in relations.all(c) if r.view is not None and not is_stale(r)]
+        all_views = [r for r in relations.all(c) if r.view is not None]
+        known = [r for r in all_views if not is_stale(r)]
+        self._stale = {r.id for r in all_views if is_stale(r)}
         self.barriers = [Barrier(b.number, b.epoch) for b in views.barriers(c)]
         self._known = {r.id: r for r in known}
+        past = relations.replaced(c)
+        self._past = {r.id: r.replaced_by for r in past}
+        counted = self._known.keys() | self._past.keys()
         at = views.versions(c)
         self.versions = {
-            id: {b.number for b in self.barriers if b.epoch in found} for id, found in at.items() if id in self._known
+            id: {b.number for b in self.barriers if b.epoch in found} for id, found in at.items() if id in counted
         }
+        self._whole = _whole(c, [r for r in past if r.view is None], self.barriers)
         self._fills = set(views.fill_epochs(c).values())
         self.wants = {r.id: self._want(r, begun.get(r.id, 0)) for r in known if r.id in self.versions}
 
@@ -37,10 +43,27 @@ class Meeting:
         want = self.wants[relation.id]
         return barrier.target(want.after, self.barriers, barrier.usable_by(want.inputs, self.versions), want.least_rank)
 
+    def in_turn(self, known: Iterable[RelationInfo]) -> list[RelationInfo]:
+        """The filled views, those first that have stood where they are for longest: with few slots all get a turn."""
+        return sorted((r for r in known if r.id in self.wants), key=lambda r: self.wants[r.id].last)
+
     def kept(self) -> set[int]:
         """The numbers of the barriers that somebody needs. A view that is being filled will have its version at one."""
         filling = {b.number for b in self.barriers if b.epoch in self._fills}
         return barrier.kept(self.barriers, self.versions, self.wants) | filling
+
+    def useless(self) -> list[int]:
+        """The replaced relations that nobody needs: what could be read with one can be with what replaced it.
+
+        Until there is a barrier, not older, at which all of that can be read, a statement reads the replaced one.
+        """
+        return [past for past, new in self._past.items() if self._caught_up(past, new)]
+
+    def _caught_up(self, past: int, new: int) -> bool:
+        at = {**self.versions, **self._whole}
+        own = at.get(past, set())
+        others = {id for id in self._known if id != new and self.versions.get(id, set()) & own}
+        return not own or (barrier.common(at, [new, *others]) or 0) >= max(own)
 
     def due(self, newest: Epoch, again: Collection[int] = ()) -> bool:
         """Whether the newest epoch is to become a barrier, or another one at the same epoch is needed.
@@ -58,7 +81,7 @@ class Meeting:
     def _moving(self) -> list[int]:
         """The filled views that go on, and over none that does not."""
         stopped = {r.id for r in self._known.values() if r.control is Control.PAUSED or r.state is TableState.FAILED}
-        stopped |= {r.id for r in self._known.values() if r.id not in self.versions}
+        stopped |= {r.id for r in self._known.values() if r.id not in self.versions} | self._stale
         while more := {r.id for r in self._known.values() if r.id not in stopped and stopped & _inputs(r)}:
             stopped |= more
         return [id for id in self._known if id not in stopped]
@@ -69,8 +92,29 @@ class Meeting:
         return Want(max(self.versions[relation.id], default=0), inputs, least, begun)
 
 
+def _whole(c: Connection, tables: Sequence[RelationInfo], at: Sequence[Barrier]) -> dict[int, set[int]]:
+    """The barriers at which replaced tables can be read that the new ones lack, and those at which these can be."""
+    found: dict[int, set[int]] = {}
+    for r in tables:
+        for id in (r.replaced_by, r.id):
+            layouts = {b.number: epochs.layout_at(c, id, b.epoch) for b in at}
+            found[id] = {number for number, layout in layouts.items() if layout is not None and layout.complete}
+        found[r.id] -= found[r.replaced_by]
+    return found
+
+
 def _inputs(relation: RelationInfo) -> set[int]:
     return set(relation.view.inputs) if relation.view is not None else set()
+
+
+def behind(c: Connection, epoch_id: int) -> list[RelationInfo]:
+    """The views that have not reached an epoch and will: they, and what they read, are neither paused nor failed."""
+    known = {r.id: r for r in relations.all(c)}
+    stopped = {id for id, r in known.items() if r.control is Control.PAUSED or r.state is TableState.FAILED}
+    while more := {id for id, r in known.items() if id not in stopped and stopped & _inputs(r)}:
+        stopped |= more
+    going = [r for id, r in known.items() if r.view is not None and id not in stopped]
+    return [r for r in going if views.last_version(c, r.id) < epoch_id]
 
 
 def is_stale(relation: RelationInfo) -> bool:
@@ -78,27 +122,44 @@ def is_stale(relation: RelationInfo) -> bool:
     return relation.state is TableState.FAILED and (relation.error or {}).get("code") == STALE
 
 
-def expire(c: Connection, keep_s: float, now: float) -> list[RelationInfo]:
-    """Gives up views that have stood still for longer than `keep_s` while there were newer epochs; returns them."""
+def expire(c: Connection, keep_s: float, now: float, busy: Collection[int] = ()) -> list[RelationInfo]:
+    """Gives up views that have stood still for longer than `keep_s` while there were newer epochs; returns them.
+
+    Those that are being worked on (`busy`) are not standing still.
+    """
     gone = []
     for relation in relations.all(c):
-        if relation.view is None or is_stale(relation):
+        if relation.view is None or is_stale(relation) or relation.id in busy:
             continue
-        version = epochs.get(c, views.last_version(c, relation.id))
-        later = None if version is None else epochs.created_after(c, version.id)
+        stands = epochs.get(c, views.last_version(c, relation.id) or _filled_from(c, relation))
+        later = None if stands is None else epochs.created_after(c, stands.id)
         slowest_s = WAITED_INTERVALS * float(relation.options.get(INTERVAL, DEFAULT_INTERVAL))
         if later is not None and now - later > max(keep_s, slowest_s):
             relations.set_state(c, relation.id, TableState.FAILED, _stale(relation, keep_s))
+            views.set_fill(c, relation.id, None)  # it pins its epoch wherever there is no version
             gone.append(relation)
     return gone
+
+
+def _filled_from(c: Connection, relation: RelationInfo) -> int:
+    """The epoch of a fill that does not go on, because it is paused or fails; 0: it goes on, or has not begun."""
+    stopped = relation.control is Control.PAUSED or relation.state is TableState.FAILED
+    begun = views.fill(c, relation.id) if stopped and not spans.uncovered(c, relation.id) else None
+    return 0 if begun is None else begun.epoch
 
 
 def _stale(relation: RelationInfo, keep_s: float) -> DataError:
     return DataError(
         STALE,
         f"{relation.name} stood still for more than {keep_s / 3600:g} h, and what it needs to go on is no longer kept",
-        f"REFRESH MATERIALIZED VIEW {relation.name} computes it anew.",
+        f"REFRESH MATERIALIZED VIEW {relation.name} computes it again.",
     )
+
+
+def due(c: Connection, begun: Mapping[int, int], again: Collection[int] = ()) -> bool:
+    """Whether the newest epoch is to become a barrier."""
+    newest = epochs.newest(c)
+    return newest is not None and Meeting(c, begun).due(newest, again)
 
 
 def advance(c: Connection, begun: Mapping[int, int], again: Collection[int] = ()) -> bool:
@@ -106,15 +167,19 @@ def advance(c: Connection, begun: Mapping[int, int], again: Collection[int] = ()
     newest = epochs.newest(c)
     if newest is None:
         return False
-    due = Meeting(c, begun).due(newest, again)
-    if due:
+    made = due(c, begun, again)
+    if made:
         views.add_barrier(c, newest.id)
     prune(c, begun)
-    return due
+    return made
 
 
 def prune(c: Connection, begun: Mapping[int, int]) -> None:
-    """Forgets the barriers and versions that nobody needs."""
+    """Forgets the barriers, versions and replaced relations that nobody needs."""
     meeting = Meeting(c, begun)
+    if useless := meeting.useless():
+        for id in useless:
+            relations.remove(c, id)
+        meeting = Meeting(c, begun)
     if kept := meeting.kept():
         views.keep_barriers(c, sorted(kept))

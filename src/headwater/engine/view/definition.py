@@ -16,8 +16,16 @@ from headwater.meta import relations
 from headwater.model import RelationInfo, ViewOrigin
 from headwater.view.inputs import input_schema
 from headwater.view.plan import read_plan
-from headwater.view.shape import shape
+from headwater.view.shape import Shape, shape
 from headwater.view.tree import InputSchema, Tree
+
+
+class Reshaped(Exception):
+    """A view's query gives the same columns as before and other hidden ones: it must be filled again."""
+
+    def __init__(self, found: Shape) -> None:
+        super().__init__("an input has changed: the view is filled again beside itself")
+        self.found = found
 
 
 @dataclass(slots=True)
@@ -30,7 +38,7 @@ class Trees:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def of(self, relation: RelationInfo) -> Tree:
-        """The tree of a view's query over its inputs as they are now."""
+        """The tree of a view's query over its inputs as they are now; `Reshaped` if it has to be filled for that."""
         assert relation.view is not None
         session = self.session()
         with self.home.meta.read() as c:
@@ -50,12 +58,25 @@ def _checked(session: SparkSession, relation: RelationInfo, inputs: Mapping[str,
         found = read_plan(session, relation.view.query, inputs)
     except AnalysisException as e:
         raise _input_changed(relation, f"its query no longer works: {_first_line(e)}") from e
-    stored = [(c.name, c.lake_type) for c in relation.columns]
-    now = [(c.name, c.type) for c in shape(found).columns]
-    if stored != now:
-        names = sorted({name for name, _ in set(stored) ^ set(now)})
-        raise _input_changed(relation, f"its query now gives other columns or types: {', '.join(names)}")
+    check_stored(relation, shape(found))
     return found
+
+
+def check_stored(relation: RelationInfo, now: Shape) -> None:
+    """Raises if the rows of a view's query do not fit those that it stores: `Reshaped` if it can be filled again."""
+    stored, given = ([(c.name, c.lake_type) for c in relation.columns], [(c.name, c.type) for c in now.columns])
+    shown, visible = stored[: len(relation.shown_columns)], given[: now.visible]
+    if shown != visible:
+        names = sorted({name for name, _ in set(shown) ^ set(visible)})
+        raise _input_changed(relation, f"its query now gives other columns or types: {', '.join(names)}")
+    # by the old key, rows that are different now would replace each other
+    if stored != given or relation.key != now.key or _may_be_null(relation, now):
+        raise Reshaped(now)
+
+
+def _may_be_null(relation: RelationInfo, now: Shape) -> bool:
+    """Whether a column may hold NULL now that was declared not to: keys are compared by that."""
+    return any(new.nullable and not old.nullable for old, new in zip(relation.columns, now.columns, strict=True))
 
 
 def _input_changed(relation: RelationInfo, why: str) -> HeadwaterError:

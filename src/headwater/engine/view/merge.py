@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from itertools import pairwise
 
+from sqlalchemy.engine import Connection
+
 from headwater.engine.home import Home
-from headwater.meta import epochs, runs
+from headwater.meta import epochs, intents, runs
+from headwater.meta.intents import Fold
 from headwater.model import RelationInfo, RunInfo
 from headwater.ownership.lease import Lease
 from headwater.relation.runs import GROWTH, MERGED_BYTES, MERGED_ROWS, folder
@@ -47,7 +50,7 @@ def merge_runs(home: Home, lease: Lease, relation: RelationInfo) -> bool:
         if newest is None or layout is None:
             return False
         live = runs.unfolded(c, relation.id, layout.index_for(relation))
-        kept = epochs.pinned_indexes(c, relation)
+        kept = read_at(c, relation)
     group = mergeable(live, kept)
     if not group:
         return False
@@ -62,7 +65,7 @@ def merge_runs(home: Home, lease: Lease, relation: RelationInfo) -> bool:
         with home.meta.owned(lease) as c:
             ids = [run.id for run in group]
             still = {run.id for run in runs.unfolded(c, relation.id, 0)}
-            if not still.issuperset(ids) or read_between(group, epochs.pinned_indexes(c, relation)):
+            if not still.issuperset(ids) or read_between(group, read_at(c, relation)):
                 return False  # a fold, a drop or a new reader was faster; the sweep removes the files
             runs.add(
                 c,
@@ -79,6 +82,16 @@ def merge_runs(home: Home, lease: Lease, relation: RelationInfo) -> bool:
                 before_path=before_path,
             )
     return True
+
+
+def read_at(c: Connection, relation: RelationInfo) -> set[int]:
+    """The indexes at which the view is read, or to which a fold brings its base.
+
+    A fold ends at the view's last version, which is older than the epoch that the fold pins: a run across it would
+    count as folded, with the changes after it.
+    """
+    folding = {i.work.index for i in intents.all(c, relation.id) if isinstance(i.work, Fold)}
+    return epochs.pinned_indexes(c, relation) | folding
 
 
 def read_between(group: Sequence[RunInfo], kept: Collection[int]) -> bool:

@@ -12,7 +12,8 @@ from headwater.model import RelationInfo
 
 _CLASS = re.compile(r"\[([A-Z][A-Z0-9_.]+)\]")
 _QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"|\b\d[\d.,:-]*\b")
-# errors of the rows or the query, which only another row or another query mends
+MOST_RESULT = "spark.driver.maxResultSize"  # the setting that Spark's message names
+# errors of the rows or the query, which only other rows or another query fix
 _OF_ROWS = (
     "DIVIDE_BY_ZERO",
     "CAST_",
@@ -21,6 +22,11 @@ _OF_ROWS = (
     "INVALID_",
     "SCALAR_SUBQUERY",
 )
+
+
+def is_too_large(error: Exception) -> bool:
+    """Whether Spark refused to send rows because there are too many for one process."""
+    return isinstance(error, PySparkException | Py4JError) and MOST_RESULT in str(error)
 
 
 def refused(relation: RelationInfo, error: Exception) -> HeadwaterError:
@@ -36,6 +42,7 @@ def refused(relation: RelationInfo, error: Exception) -> HeadwaterError:
     return JobError(
         "view.failed",
         f"{relation.name} could not be computed: {reason}",
-        f"Correct the rows or the query; Headwater retries. EXPLAIN MATERIALIZED VIEW {relation.name} shows the query.",
+        f"Correct the rows; Headwater retries. Or DROP the view and create it with another query: "
+        f"SHOW CREATE MATERIALIZED VIEW {relation.name} shows the one that it has.",
         Retry.AUTO,
     )

@@ -11,19 +11,18 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from pyspark.sql import SparkSession
-from sqlalchemy.engine import Connection
 
 from headwater.engine.commit.committer import Committer
 from headwater.engine.failures import Who, described
 from headwater.engine.home import Home
 from headwater.engine.query.read import Reader
 from headwater.engine.spark.jobs import share
-from headwater.engine.view import barriers, fill
+from headwater.engine.view import anew, barriers, fill
 from headwater.engine.view.barriers import Meeting, is_stale
-from headwater.engine.view.definition import Trees
+from headwater.engine.view.definition import Reshaped, Trees
 from headwater.engine.view.fill import Filler
 from headwater.engine.view.merge import merge_runs
-from headwater.engine.view.refresh import Refresher, Step, plan_step
+from headwater.engine.view.refresh import Refresher, Step, inputs_whole, plan_step, stand_still
 from headwater.engine.view.refusal import refused
 from headwater.errors import FencedError
 from headwater.meta import relations, spans, views
@@ -31,12 +30,15 @@ from headwater.meta.views import Refresh
 from headwater.model import Control, RelationInfo, SpanInfo, SpanState, TableState
 from headwater.ownership.lease import Leases
 from headwater.ownership.names import Name
+from headwater.view.barrier import Barrier
 
 log = logging.getLogger(__name__)
 
 BARRIER_S = 1.0  # the least time between two barriers
-THREADS = 16
+EXPIRE_S = 10.0  # between looks for views that stood still for hours
+THREADS = 64  # half of them for fills
 FILL, REFRESH = "fill", "refresh"  # names of jobs, for errors
+WHOLE = 0  # in the place of a slice: work on the whole view
 
 
 @dataclass(slots=True)
@@ -53,10 +55,12 @@ class Views:
     trees: Trees = field(init=False)
     _filler: Filler = field(init=False)
     _refresher: Refresher = field(init=False)
-    _busy: dict[int, dict[int, Future[None]]] = field(default_factory=dict)  # view → slice (0: refresh) → its work
-    _begun: dict[int, int] = field(default_factory=dict)  # view → barrier of its latest refresh
+    _busy: dict[int, dict[int, Future[None]]] = field(default_factory=dict)  # view → slice (or WHOLE) → its work
+    _begun: dict[int, int] = field(default_factory=dict)  # view → barrier of its latest refresh, or passed over
     _waits: dict[int, str] = field(default_factory=dict)
+    _reshaped: dict[int, str] = field(default_factory=dict)  # filled views that cannot go on → what they wait for
     _barrier_at: float = 0.0
+    _expired_at: float = 0.0
     _fenced: FencedError | None = None
     _stopping: threading.Event = field(default_factory=threading.Event)
 
@@ -67,7 +71,7 @@ class Views:
         self._refresher = Refresher(self.home, self.leases, self.reader, self.trees)
 
     def recover(self) -> None:
-        """Resets slices that a crash interrupted, and gives failed views another chance."""
+        """Makes slices that a crash interrupted pending again."""
         with self.home.meta.owned(self.leases.server) as c:
             for relation in (r for r in relations.all(c) if r.view is not None):
                 for s in spans.all(c, relation.id):
@@ -88,12 +92,15 @@ class Views:
             raise self._fenced
         with self.home.meta.read() as c:
             known = [r for r in relations.all(c) if r.view is not None]
-            left = bool(views.barriers(c)) if not known else False
+            left = not known and bool(views.barriers(c) or relations.replaced(c))
+            filled = set(views.versions(c)) if known else set()
         self._forget(known)
         if not known:
             if left:
                 with self.home.meta.owned(self.leases.server) as c:
                     views.keep_barriers(c, [])
+                    for past in relations.replaced(c):
+                        relations.remove(c, past.id)
             return
         self._advance(known)
         if not spark:
@@ -101,9 +108,9 @@ class Views:
         for relation in known:
             if relation.control is Control.PAUSED or self._stopping.is_set() or is_stale(relation):
                 continue
-            if not self._filled(relation):
+            if relation.id not in filled:
                 self._fill(relation)
-        self._refresh(known)
+        self._refresh()
 
     def _advance(self, known: list[RelationInfo]) -> None:
         now = time.monotonic()
@@ -111,19 +118,25 @@ class Views:
             return
         failed = [r.id for r in known if r.state is TableState.FAILED and not self._busy.get(r.id)]
         again = [id for id in failed if not self.home.live.failures.backing_off(Who(REFRESH, table=id))]
+        expiring = now - self._expired_at >= EXPIRE_S
+        if not expiring:
+            with self.home.meta.read() as c:  # most ticks need nothing, and must not wait for meta's write lock
+                if not barriers.due(c, self._begun, again):
+                    return
         with self.home.meta.owned(self.leases.server) as c:
-            for relation in barriers.expire(c, self.home.settings.retention_hours * 3600, time.time()):
-                log.error("view lost its claim name=%s", relation.name)
+            if expiring:
+                self._expired_at = now
+                keep_s = self.home.settings.retention_hours * 3600
+                for relation in barriers.expire(
+                    c, keep_s, time.time(), [id for id, work in self._busy.items() if work]
+                ):
+                    log.error("view lost its claim name=%s", relation.name)
             if barriers.advance(c, self._begun, again):
                 self._barrier_at = now
 
-    def _filled(self, relation: RelationInfo) -> bool:
-        with self.home.meta.read() as c:
-            return bool(views.last_version(c, relation.id))
-
     def _forget(self, known: list[RelationInfo]) -> None:
         ids = {r.id for r in known}
-        for of in (self._busy, self._begun, self._waits):
+        for of in (self._busy, self._begun, self._waits, self._reshaped):
             for gone in of.keys() - ids:
                 del of[gone]
         for id, work in self._busy.items():
@@ -134,19 +147,29 @@ class Views:
         if self.home.live.failures.backing_off(Who(FILL, table=relation.id)):
             return
         with self.home.meta.read() as c:
+            now = relations.get_or_none(c, relation.id)
+            if now is None:
+                return  # dropped meanwhile
+            relation = now  # its inputs may be others than a moment ago
             begun = views.fill(c, relation.id) is not None
             waits = "" if begun else fill.waits_for(c, relation)
-            pending = spans.pending(c, relation.id, THREADS) if begun else []
+            pending = fill.startable(c, relation, THREADS) if begun else []
+            lost = [id for id in spans.scanning(c, relation.id) if id not in work]
+        if lost:  # meta could not be told how they ended
+            with self.home.meta.owned(self.leases.of(Name.relation(relation.id))) as c:
+                for id in lost:
+                    spans.give_up(c, id)
+            return
         self._waits[relation.id] = waits
         if waits:
             self._set_state(relation, TableState.WAITING)
         elif not begun and not work:
-            self._start(work, 0, relation, partial(self._begin_fill, relation), FILL)
+            self._start(work, WHOLE, relation, partial(self._begin_fill, relation), FILL)
         elif pending:
             self._set_state(relation, TableState.FILLING)
         allowed = min(self._slots(), int(relation.options.get("backfill.parallelism", self._slots())))
         for s in pending:
-            if len(work) < allowed and s.id not in work:
+            if len(work) < allowed and self._filling() < THREADS // 2 and s.id not in work:
                 self._start(work, s.id, relation, partial(self._slice, relation, s), FILL)
 
     def _begin_fill(self, relation: RelationInfo) -> None:
@@ -158,35 +181,39 @@ class Views:
         self.committer.cover(relation.id)
         self.wake()
 
-    def _refresh(self, known: list[RelationInfo]) -> None:
+    def _refresh(self) -> None:
         """Starts refreshes of views that have somewhere to go; those without changes just get a version there."""
-        quiet: list[Step] = []
+        quiet, passed_over = list[Step](), False
         with self.home.meta.read() as c:
             meeting = Meeting(c, self._begun)
-            for relation in known:
+            known = [r for r in relations.all(c) if r.view is not None]
+            failed = {r.id for r in known if r.state is TableState.FAILED}
+            for relation in meeting.in_turn(known):
                 busy = self._busy.setdefault(relation.id, {})
                 paused = relation.control is Control.PAUSED or self._stopping.is_set()
-                if relation.id not in meeting.wants or busy or paused:
+                if busy or paused:
+                    continue
+                if relation.id in self._reshaped and relations.replacement(c, relation.id) is not None:
+                    self._waits[relation.id] = self._reshaped[relation.id]
                     continue
                 if self.home.live.failures.backing_off(Who(REFRESH, table=relation.id)):
                     continue
                 to = meeting.target(relation)
                 step = None if to is None else plan_step(c, relation, views.last_version(c, relation.id), to.epoch)
-                self._waits[relation.id] = fill.waits_for(c, relation) if to is None or step is None else ""
+                self._waits[relation.id] = fill.waits_for(c, relation) if _held_up(relation, to, step, failed) else ""
+                if to is not None and step is None and not inputs_whole(c, relation, to.epoch):
+                    self._begun[relation.id] = to.number  # they never will be there: it goes to a later one
+                    passed_over = True
                 if step is None or to is None:
                     continue
                 if step.quiet:
                     quiet.append(step)
-                elif self._running() < self._slots():
+                elif self._refreshing() < self._slots():
                     self._begun[relation.id] = to.number
-                    self._start(busy, 0, relation, partial(self._step, step), REFRESH)
+                    self._start(busy, WHOLE, relation, partial(self._step, step), REFRESH)
         if quiet:
-            with self.home.meta.owned(self.leases.server) as c:
-                for step in quiet:
-                    if views.last_version(c, step.relation.id) == step.last.id:
-                        views.add_version(c, step.relation.id, step.target.id)
-                        _recover_state(c, step.relation)
-                barriers.prune(c, self._begun)
+            stand_still(self.home, self.leases, quiet, self._begun)
+        if quiet or passed_over:
             self.wake()
 
     def _step(self, step: Step) -> None:
@@ -207,6 +234,8 @@ class Views:
                 job()
             except FencedError as e:
                 self._fenced = e
+            except Reshaped as e:
+                self._define_again(relation, e)
             except Exception as e:
                 self._failed(relation, name, e)
             else:
@@ -223,10 +252,24 @@ class Views:
         except Exception as e:
             error = described(e)
         with self.home.meta.owned(self.leases.of(Name.relation(relation.id))) as c:
-            if relations.get_or_none(c, relation.id) is None:
-                return
+            now = relations.get_or_none(c, relation.id)
+            if now is None or now.view != relation.view:
+                return  # dropped; or an input was replaced meanwhile, and the next attempt reads the new one
             relations.set_state(c, relation.id, TableState.FAILED, error)
         self.home.live.failures.failed(Who(job, table=relation.id), error)
+
+    def _define_again(self, relation: RelationInfo, found: Reshaped) -> None:
+        """Fills a view from scratch: beside itself, so that it stays readable as it is, if it has rows."""
+        with self.home.meta.owned(self.leases.of(Name.relation(relation.id))) as c:
+            now = relations.get_or_none(c, relation.id)
+            if now is None:
+                return  # dropped meanwhile
+            if views.last_version(c, now.id):
+                anew.fill_beside(c, now, found.found)
+            else:
+                anew.begin_again(c, now, found.found)
+        self._reshaped[relation.id] = f"its refresh: {found}"
+        self.wake()
 
     def _set_state(self, relation: RelationInfo, state: TableState) -> None:
         if relation.state is not state:
@@ -234,15 +277,19 @@ class Views:
                 if relations.get_or_none(c, relation.id) is not None:
                     relations.set_state(c, relation.id, state)
 
-    def _running(self) -> int:
-        return sum(len(work) for work in self._busy.values())
+    def _refreshing(self) -> int:
+        """How many refreshes are running. Slices of fills do not count: one fill would hold up all other views."""
+        return sum(WHOLE in work for work in self._busy.values())
+
+    def _filling(self) -> int:
+        return sum(len(work.keys() - {WHOLE}) for work in self._busy.values())
 
     def _slots(self) -> int:
-        """At most half of the tasks' slots, so that queries and folds never wait for views."""
-        return max(1, share(self.session()) // 2)
+        """How many refreshes, or slices, run at once: half of the slots, so that queries and folds rarely wait."""
+        return max(1, min(THREADS, share(self.session())) // 2)
 
 
-def _recover_state(c: Connection, relation: RelationInfo) -> None:
-    """A view that failed and is exact again is live."""
-    if relation.state is TableState.FAILED:
-        relations.set_state(c, relation.id, TableState.LIVE)
+def _held_up(relation: RelationInfo, to: Barrier | None, step: Step | None, failed: set[int]) -> bool:
+    """Whether it is worth asking what a view waits for: most are simply where they should be."""
+    assert relation.view is not None
+    return (to is not None and step is None) or (to is None and not failed.isdisjoint(relation.view.inputs))

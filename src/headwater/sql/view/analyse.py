@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from headwater.changelog.envelope import SCHEMA
+from headwater.engine.query.net_changes import CHANGE_TYPE
 from headwater.engine.spark.conf import ALWAYS
 from headwater.errors import DefinitionError, unknown_name
 from headwater.model import Column
@@ -24,7 +25,6 @@ from headwater.sql.view.names import in_message
 
 TIME_ZONE = "spark.sql.session.timeZone"
 NOT_FOUND = "TABLE_OR_VIEW_NOT_FOUND"
-CHANGE_TYPE = "_change_type"  # the column that `changes(…)` adds
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from sqlalchemy.engine import Connection
-
 from headwater.engine.home import Home
+from headwater.engine.view.anew import fill_beside
 from headwater.errors import DataError, SqlError
-from headwater.meta import relations, views
-from headwater.model import Control, RelationInfo, TableState
+from headwater.meta import relations
+from headwater.model import Control, RelationInfo
 from headwater.sql.outcome import Outcome
 from headwater.sql.statements import AlterView, ControlView, ObjectKind, RefreshView
 from headwater.sql.view import names
-from headwater.sql.view.define import Analysing, Planned, check_incremental, clustered, planned, store_view
-from headwater.sql.view.known import of_relation
+from headwater.sql.view.checks import check_incremental, clustered
+from headwater.sql.view.define import Analysing, planned
 from headwater.view import Shape
 from headwater.view.inputs import input_schema
 
@@ -26,7 +25,7 @@ def named_view(home: Home, name: str) -> RelationInfo:
 def alter_view(home: Home, statement: AlterView, analysing: Analysing) -> Outcome:
     """Changes options; they take effect with the next refresh."""
     relation = named_view(home, statement.name)
-    given = {**statement.options, **clustered(statement.options, [c.name for c in relation.shown_columns])}
+    given = {**statement.options, **clustered(statement.options, {c.name: c.lake_type for c in relation.shown_columns})}
     if given.get("refresh") == "incremental":
         check_incremental(relation.name, shape_now(home, relation, analysing))
     with home.meta.write() as c:
@@ -52,25 +51,16 @@ def refresh_view(home: Home, statement: RefreshView, analysing: Analysing) -> Ou
     """Defines the view a second time; when the new one is filled it replaces the old one."""
     old = named_view(home, statement.name)
     found = shape_now(home, old, analysing)
-    same_columns = [(c.name, c.type) for c in found.columns[: found.visible]] == [
-        (c.name, c.lake_type) for c in old.shown_columns
-    ]
-    if not same_columns:
+    now_shown = [(c.name, c.type) for c in found.shown_columns]
+    if now_shown != [(c.name, c.lake_type) for c in old.shown_columns]:
         raise DataError(
             "view.input_changed",
             f"the query of {old.name} gives other columns than when it was defined: an input has changed",
             f"DROP MATERIALIZED VIEW {old.name} and CREATE it again.",
         )
     with home.meta.write() as c:
-        now = relations.get(c, old.id)
-        replacement = relations.replacement(c, old.id)
-        if replacement is not None and replacement.state is not TableState.FAILED:
+        if not fill_beside(c, relations.get(c, old.id), found):
             return Outcome(f"materialized view {old.name} is already being refreshed")
-        if replacement is not None:
-            relations.remove(c, replacement.id)
-        text, name = relations.statement(c, old.id), relations.BESIDE + old.name
-        made, plain = _as_stored(c, now, found), views.plain_views(c, old.id)
-        store_view(c, name, made, now.options, text, plain, replaces=old.id)
     return Outcome(f"materialized view {old.name} is being computed again; its old rows stay readable until then")
 
 
@@ -89,14 +79,3 @@ def shape_now(home: Home, relation: RelationInfo, analysing: Analysing) -> Shape
             f"the query of {relation.name} no longer fits its inputs: {e.message}",
             f"DROP MATERIALIZED VIEW {relation.name} and CREATE it again.",
         ) from e
-
-
-def _as_stored(c: Connection, old: RelationInfo, found: Shape) -> Planned:
-    """The view over its inputs as they are now."""
-    assert old.view is not None
-    inputs = {r.id: r for r in (relations.get(c, id) for id in old.view.inputs)}
-    used = {}
-    for id, columns in views.uses(c, old.id).items():
-        now = {x.name: x.lake_type for x in inputs[id].columns}
-        used[inputs[id].name] = {name: now[name] for name in columns if name in now}
-    return Planned(old.view.query, found, tuple(of_relation(r) for r in inputs.values()), used)

@@ -36,11 +36,11 @@ def drop_over(c: Connection, found: Sequence[Object], cascade: bool) -> str:
     """
     dependents = over(c, found)
     if dependents and not cascade:
-        which = listed(found)
+        which, that = listed(found), "it" if len(dependents) == 1 else "them"
         raise DefinitionError(
             "name.in_use",
             f"{which} {'is' if len(found) == 1 else 'are'} used by {listed(dependents)}",
-            f"DROP {'it' if len(dependents) == 1 else 'them'} first, or add CASCADE to drop them too.",
+            f"DROP {that} first, or add CASCADE to drop {that} too.",
         )
     for each in (*dependents, *found):
         remove(c, each)

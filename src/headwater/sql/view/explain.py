@@ -9,13 +9,13 @@ from headwater.view.rules import Rule
 
 READ = {
     "none": "nothing: its rows cannot change",
-    "append": "the rows that came",
-    "rows": "the rows that came and went, and their partners in what did not change",
-    "groups": "the rows that came and went, and the view's own rows of their groups",
+    "append": "added rows",
+    "rows": "added and removed rows",
+    "groups": "added and removed rows, and the view's own rows of their groups",
     "keys": "all rows of the keys that changed, before and after",
     "full": "all rows",
 }
-READ_INPUT = {"rows": "its changes", "append": "its changes"}
+PARTNERS = "the rows that came and went, and their partners in the other inputs"  # of a join that is followed by rows
 
 Row = tuple[str, str, str, str]
 
@@ -26,13 +26,12 @@ def explained(found: Shape) -> list[Row]:
 
 
 def _rows(rule: Rule, found: Shape, lead: str, below: str) -> Iterator[Row]:
-    name = rule.operator.removeprefix("input ")
-    is_input = rule.operator.startswith("input ")
-    read = (READ_INPUT if is_input else READ).get(rule.word, READ[rule.word])
-    if found.reason and is_input:
-        read = "all its rows"
+    name, is_input = rule.operator.removeprefix("input "), rule.operator.startswith("input ")
+    read = READ["full" if found.reason else rule.word]
     if is_input:
-        read = f"{read}: {', '.join(found.inputs.get(name, ()))}"
+        read = f"{'all its rows' if found.reason else 'its changes'}: {', '.join(found.inputs.get(name, ()))}"
+    elif rule.word == "rows" and len(rule.below) > 1 and "join" in name and not found.reason:
+        read = PARTNERS
     note = f"; {rule.note}" if rule.note else ""
     yield lead + rule.operator, rule.word, ", ".join(rule.key), read + note
     for number, each in enumerate(rule.below, 1):

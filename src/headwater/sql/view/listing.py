@@ -30,7 +30,7 @@ def materialized_views(c: Connection, server: Serving | None) -> Result:
             x = p.last
             last = (x.strategy, x.reason or None, x.rows_read, x.rows_changed, round(x.ms, 1))
         lag_s = None if p.lag_s is None else round(p.lag_s, 1)
-        rows.append((r.name, r.shown_state, p.epoch or None, lag_s, *last, p.waiting_for or None, error_text(r.error)))
+        rows.append((r.name, r.shown_state, p.epoch or None, lag_s, *last, p.waiting_for or None, error_text(p.error)))
     return rows_of(columns, rows, "SHOW MATERIALIZED VIEWS")
 
 

@@ -20,7 +20,7 @@ from headwater.sql.statements import (
 )
 
 _NAMED = "Name the columns in the query: SELECT expression AS name."
-_QUERY = "Write CREATE VIEW name AS SELECT …."
+_QUERY = "Write a query after AS: SELECT, WITH, VALUES, FROM or TABLE."
 
 
 def create_view(c: Cursor) -> CreateMaterializedView | CreateView:
@@ -107,7 +107,7 @@ def refresh_view(c: Cursor) -> RefreshView:
     """REFRESH MATERIALIZED VIEW name."""
     c.take("REFRESH")
     if c.word != "MATERIALIZED":
-        hint = "Run the query: every SELECT reads fresh data. Only a materialized view can be refreshed."
+        hint = "Write REFRESH MATERIALIZED VIEW name. Tables need no refresh: every SELECT reads the newest epoch."
         raise c.error(f"REFRESH {c.word} is not supported", hint, "sql.unsupported")
     return RefreshView(text=c.statement_text, line=c.line, name=take_materialized(c))
 

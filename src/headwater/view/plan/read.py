@@ -29,7 +29,7 @@ def read_plan(session: SparkSession, query: str, inputs: Mapping[str, InputSchem
 
     Errors of the query itself are PySpark's, as `session.sql` raises them.
     """
-    own = session.newSession()
+    own = _in_utc(session)
     own.conf.set("spark.sql.optimizer.excludedRules", ",".join(OPTIMIZER + rule for rule in EXCLUDED))
     names = {}
     for name, schema in inputs.items():
@@ -59,12 +59,19 @@ def read_plan(session: SparkSession, query: str, inputs: Mapping[str, InputSchem
 def run_query(query: str, inputs: Mapping[str, DataFrame]) -> DataFrame:
     """The query as it is written, over these inputs, in a session of its own."""
     session = next(iter(inputs.values())).sparkSession if inputs else SparkSession.active()
-    own = session.newSession()
+    own = _in_utc(session)
     jvm: Any = own._jvm
     for name, frame in inputs.items():
         rows = jvm.org.apache.spark.sql.classic.Dataset.ofRows(own._jsparkSession, _execution(frame).analyzed())
         DataFrame(rows, own).createOrReplaceTempView(f"`{name}`")
     return own.sql(query)
+
+
+def _in_utc(session: SparkSession) -> SparkSession:
+    """A session of its own, in the time zone of every statement: a user's Spark may be in another one."""
+    own = session.newSession()
+    own.conf.set("spark.sql.session.timeZone", "UTC")
+    return own
 
 
 def _execution(frame: DataFrame) -> Any:

@@ -45,6 +45,7 @@ class MysqlCut:
         self._endpoint = endpoint
         self._session = session
         self._life = life
+        self._place = position
         self.position = str(position)
 
     @contextmanager
@@ -61,13 +62,24 @@ class MysqlCut:
 
     def _readable(self, source: str) -> bool:
         try:
-            query(self._session, f"SELECT 1 FROM {source} LIMIT 1")
+            found = query(self._session, f"SELECT 1 FROM {source} LIMIT 1")
         except HeadwaterError as e:
             cause = e.__cause__.args[0] if e.__cause__ is not None and e.__cause__.args else 0
             if cause == CHANGED:
                 return False
             raise
-        return True
+        return bool(found) or not self._truncated_since()
+
+    def _truncated_since(self) -> bool:
+        """Whether a table may have been truncated after the cut's place, and the read view sees that all the same.
+
+        TRUNCATE empties a table before it is in the binlog; the table that was just read is locked until it is there.
+        """
+        with self._endpoint.connect() as other:
+            if binlog_end(other, self._place.shift).file != self._place.file:
+                return True
+            events = binlog_events(other, self._place.name, self._place.offset, EVENTS_MOST)
+        return len(events) == EVENTS_MOST or any("truncate" in e["info"].lower() for e in events)
 
 
 @contextmanager
