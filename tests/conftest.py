@@ -73,7 +73,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """What one of several workers runs together: all tests of one Spark, else those of a file, or one long test."""
+    """What one of several workers runs together: all tests of one of two Sparks, else a file, or a long test."""
     from xdist.scheduler import LoadScopeScheduling
 
     class Together(LoadScopeScheduling):  # type: ignore[misc]
@@ -82,7 +82,10 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
             shares_spark = "/integration/" in path and not path.endswith(OWN_PROCESSES)
             if path.endswith(ALONE):
                 return nodeid
-            return "spark" if shares_spark else path
+            if not shares_spark:
+                return path
+            # One Spark of all of them would be the longest chain of the run by far.
+            return "spark of views" if "/integration/view/" in path else "spark"
 
     return Together(config, log)
 

@@ -88,7 +88,7 @@ def test_of_two_writers_of_one_name_one_wins_and_the_other_is_told(storage: Stor
     assert storage.read("a") == won[0]
 
 
-def test_what_is_not_there_is_told(storage: Storage) -> None:
+def test_what_is_not_there_is_reported(storage: Storage) -> None:
     assert storage.stat("nothing") is None and not storage.exists("nothing")
     assert list(storage.list("nothing")) == [] and list(storage.folders("nothing")) == []
     storage.remove(["nothing", "no/thing"])

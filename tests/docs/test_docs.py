@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from pathlib import Path
 
@@ -103,11 +104,21 @@ def test_every_link_leads_somewhere() -> None:
     assert dead == []
 
 
-def test_every_test_that_the_guarantees_name_exists() -> None:
-    named = set(re.findall(r"`(test_\w+)`", page("guarantees.md")))
+@pytest.mark.parametrize("name", ["guarantees.md", "views.md"])
+def test_every_test_that_a_promise_names_exists(name: str) -> None:
+    named = set(re.findall(r"`(test_\w+)`", page(name)))
     code = "\n".join(p.read_text(encoding="utf-8") for p in (ROOT / "tests").rglob("*.py"))
-    assert named, "the guarantees name no tests"
+    assert named, "no test is named"
     assert sorted(n for n in named if f"def {n}(" not in code) == []
+
+
+def test_every_query_shape_is_a_case_of_a_documented_operator_and_no_other() -> None:
+    source = ast.parse((ROOT / "tests" / "support" / "view_cases.py").read_text(encoding="utf-8"))
+    (queries,) = (n.value for n in source.body if isinstance(n, ast.Assign) and ast.unparse(n.targets[0]) == "QUERIES")
+    assert isinstance(queries, ast.Dict)
+    operators = rows(page("views.md").split("| operator | rule | key | cases |")[1])
+    documented = {case.strip() for cells in operators.values() for case in cells[-1].split(",")} - {"---"}
+    assert documented == {ast.literal_eval(key) for key in queries.keys if key is not None}
 
 
 def test_every_crash_point_has_a_test_that_kills_there() -> None:

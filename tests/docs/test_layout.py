@@ -262,25 +262,6 @@ def test_the_environment_is_read_in_one_place() -> None:
     assert readers == ["config.py"]
 
 
-# who is called by a library, by a name that nobody writes
-CALLED_BY_NAME = {"__init__.py", "cli/app.py"}
-
-
-def test_nothing_stands_in_the_tree_for_tests_alone() -> None:
-    used: set[str] = set()
-    made: list[tuple[str, str]] = []
-    for path in FILES:
-        tree = ast.parse(path.read_text(encoding="utf-8"))
-        made += [(name_of(path), n.name) for n in tree.body if isinstance(n, ast.FunctionDef | ast.ClassDef)]
-        for node in ast.walk(tree):
-            match node:
-                case ast.Name(id=name, ctx=ast.Load()) | ast.Attribute(attr=name) | ast.alias(name=name):
-                    used.add(name)
-                case ast.Constant(value=str(name)):  # of a module's own list of names
-                    used.add(name)
-    assert [(place, name) for place, name in made if name not in used and place not in CALLED_BY_NAME] == []
-
-
 def test_the_public_surface_is_what_it_is() -> None:
     assert sorted(headwater.__all__) == ["HeadwaterError", "IncompleteWarning", "StaleWarning", "__version__", "open"]
     assert callable(headwater.open)

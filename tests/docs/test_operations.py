@@ -43,7 +43,7 @@ def test_every_state_that_a_screen_can_show_is_documented() -> None:
     ]
 
 
-def test_the_errors_that_are_tried_again_by_themselves_are_the_documented_ones() -> None:
+def test_the_errors_that_are_retried_automatically_are_the_documented_ones() -> None:
     auto = set()
     for path in PACKAGE.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -84,9 +84,10 @@ def test_every_setting_is_documented_with_its_default_its_variables_and_its_mean
 
 
 def test_a_setting_that_is_the_default_of_an_option_is_one_of_the_same_name() -> None:
-    for options in TABLES.values():
+    for kind, options in TABLES.items():
         for option in options:
-            if option.name in SETTINGS:
+            # a view is not scanned: its slices have a size of their own
+            if option.name in SETTINGS and kind != "materialized view":
                 setting = SETTINGS[option.name][1]
                 assert option.default is None and option.doc == setting.doc, option.name
                 assert option.check(setting.default), "what holds for all may be said of one"

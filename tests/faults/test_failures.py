@@ -160,7 +160,7 @@ def test_a_capture_that_is_stopped_is_replaced(lake: Lake, upstream: Database) -
     goes_on(lake, upstream, "after a hanging capture")
 
 
-def test_a_spark_that_was_killed_is_started_again_while_captures_go_on(lake: Lake, upstream: Database) -> None:
+def test_a_spark_that_was_killed_is_started_again_while_captures_continue(lake: Lake, upstream: Database) -> None:
     captures = [p.pid for p in lake.children(CAPTURE)]
     (jvm,) = (p for p in psutil.Process(lake.process.pid).children() if "java" in p.name())  # type: ignore[union-attr]
     in_the_way = lake.home / "logs" / "log4j2.properties"
@@ -176,7 +176,7 @@ def test_a_spark_that_was_killed_is_started_again_while_captures_go_on(lake: Lak
 
 
 @pytest.mark.soak  # that the capture waits out a full disk is tested without a server, too
-def test_a_full_disk_is_told_and_everything_goes_on_once_there_is_room(
+def test_a_full_disk_is_reported_and_everything_continues_once_there_is_room(
     lake: Lake, upstream: Database, disk: Path
 ) -> None:
     if not os.path.ismount(disk):

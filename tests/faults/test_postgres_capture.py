@@ -61,7 +61,7 @@ def test_a_slot_that_somebody_advanced_fails_visibly(upstream: Upstream, tmp_pat
         fails_with(c, "source.slot_moved")
 
 
-def test_a_slot_that_was_dropped_or_made_anew_fails_visibly(upstream: Upstream, tmp_path: Path) -> None:
+def test_a_slot_that_was_dropped_or_made_again_fails_visibly(upstream: Upstream, tmp_path: Path) -> None:
     with captured(tmp_path, upstream) as c:
         upstream.execute("INSERT INTO item VALUES (1, 1, 'lost')")
         upstream.execute(f"SELECT pg_drop_replication_slot('{upstream.slot}')")

@@ -34,7 +34,7 @@ def files_of(base: Path) -> tuple[int, int]:
 
 @pytest.mark.soak
 @pytest.mark.timeout(3600)
-def test_a_base_larger_than_one_rewrite_is_mended_range_by_range(tmp_path: Path) -> None:
+def test_a_base_larger_than_one_rewrite_is_repaired_range_by_range(tmp_path: Path) -> None:
     with EmbeddedPostgres(18, {"fsync": "off", "max_wal_size": "20GB"}, database="big") as pg:
         database: Any = SimpleNamespace(server=pg, name="big")
         wide = " || ".join(f"sha512((i * 7 + {n})::text::bytea)" for n in range(7))

@@ -57,14 +57,14 @@ def lake(tmp_path: Path) -> Iterator[Lake]:
 
 
 @pytest.mark.parametrize("chain", CHAINS, ids=lambda c: c[0])
-def test_a_server_killed_at_each_point_goes_on_exactly(chain: tuple[str, ...], database: Any, lake: Lake) -> None:
+def test_a_server_killed_at_each_point_continues_exactly(chain: tuple[str, ...], database: Any, lake: Lake) -> None:
     kill_along(chain, Postgres(database), lake, upstreams.new_seed())
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("kind", upstreams.FAMILY, ids=lambda k: k.name)
 @pytest.mark.parametrize("chain", CHAINS, ids=lambda c: c[0])
-def test_a_server_killed_at_each_point_goes_on_exactly_over(
+def test_a_server_killed_at_each_point_continues_exactly_over(
     kind: type[Upstream], chain: tuple[str, ...], request: pytest.FixtureRequest, lake: Lake
 ) -> None:
     kill_along(chain, upstreams.fresh(request, kind), lake, upstreams.new_seed())
@@ -72,7 +72,7 @@ def test_a_server_killed_at_each_point_goes_on_exactly_over(
 
 @pytest.mark.mariadb
 @pytest.mark.mysql
-def test_a_server_killed_at_some_points_goes_on_exactly_over_mysql_or_mariadb(
+def test_a_server_killed_at_some_points_continues_exactly_over_mysql_or_mariadb(
     request: pytest.FixtureRequest, lake: Lake
 ) -> None:
     """Other points, and perhaps another kind, each time; all of them in `make soak`."""

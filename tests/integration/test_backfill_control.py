@@ -56,7 +56,7 @@ def quiet(hw: Any, table: str) -> bool:
         return not spans.counts(c, relation.id).get(SpanState.SCANNING)
 
 
-def test_a_backfill_keeps_its_pace_pauses_and_goes_on(database: Any, spark: SparkSession, tmp_path: Path) -> None:
+def test_a_backfill_keeps_its_pace_pauses_and_continues(database: Any, spark: SparkSession, tmp_path: Path) -> None:
     with running(database, spark, tmp_path / "home", "t") as hw:
         limit = 200
         hw.sql(f"CREATE TABLE t FROM CONNECTION pg WITH (backfill.rate_limit = {limit});")

@@ -21,7 +21,7 @@ def headwater(*arguments: str, expected: int = 0) -> subprocess.CompletedProcess
     return done
 
 
-def test_a_home_is_run_asked_stopped_asked_again_and_goes_on(database: Any, tmp_path: Path) -> None:
+def test_a_home_is_run_queried_stopped_queried_again_and_continues(database: Any, tmp_path: Path) -> None:
     database.execute("CREATE TABLE t (id int PRIMARY KEY, price numeric(10,2))")
     database.execute("INSERT INTO t SELECT i, i + 0.5 FROM generate_series(1, 100) i")
     lake = Lake(tmp_path / "home", definitions(database, ["t"]))

@@ -37,7 +37,7 @@ def two_tables(upstream: Upstream, hw: Any) -> None:
 
 
 @upstreams.ONE_OF
-def test_one_failing_table_does_not_stop_another_and_is_mended_by_its_hint(
+def test_one_failing_table_does_not_stop_another_and_is_fixed_by_its_hint(
     kinds: tuple[type[Upstream], ...], request: pytest.FixtureRequest, spark: SparkSession, tmp_path: Path
 ) -> None:
     upstream = upstreams.fresh(request, upstreams.choose(kinds)[0])
@@ -113,7 +113,7 @@ def test_a_table_whose_type_changed_stays_as_it_was_and_no_other_stops(
         assert_equal(hw.verify("bad"))
 
 
-def test_a_missing_table_keeps_no_other_away_and_what_was_mended_is_not_told_again(
+def test_a_missing_table_does_not_stop_the_others_and_a_fixed_one_is_not_reported_again(
     database: Any, spark: SparkSession, tmp_path: Path
 ) -> None:
     for name in ("a", "c"):
@@ -186,7 +186,7 @@ REFUSED = (
 )
 
 
-def test_a_query_that_spark_refuses_is_told_in_one_line(
+def test_a_query_that_spark_refuses_is_reported_in_one_line(
     database: Any, spark: SparkSession, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     database.execute("CREATE TABLE t (id int PRIMARY KEY)")

@@ -192,7 +192,7 @@ def test_a_small_table_is_read_without_a_spark_task_but_no_more_of_it_than_is_sm
         assert_equal(hw.verify())
 
 
-def test_rows_that_are_hidden_until_they_are_read_again_are_told(
+def test_rows_that_are_hidden_until_they_are_read_again_are_reported(
     database: Any, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Rows that moved between spans without their stored-aside column, before anybody has come to read them again."""

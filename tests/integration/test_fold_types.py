@@ -24,7 +24,7 @@ from support.owned import PERMIT
 from support.relation import INT4, relation_of
 
 
-def test_a_base_that_is_written_anew_keeps_every_value_of_every_type(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_base_that_is_rewritten_keeps_every_value_of_every_type(spark: SparkSession, tmp_path: Path) -> None:
     nan, infinity = float("nan"), float("inf")
     values: dict[str, list[Any]] = {
         "INT": [2**31 - 1, -(2**31), 0],

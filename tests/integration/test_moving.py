@@ -15,7 +15,7 @@ from support.wait import wait_for
 COUNT = "SELECT count(*) AS n FROM t"
 
 
-def test_a_copied_home_goes_on_and_an_older_one_does_not_skip_what_the_slot_has_passed(
+def test_a_copied_home_continues_and_an_older_one_does_not_skip_what_the_slot_has_passed(
     database: Any, spark: SparkSession, tmp_path: Path
 ) -> None:
     database.execute("CREATE TABLE t (id int PRIMARY KEY, v text)")

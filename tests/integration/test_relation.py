@@ -166,7 +166,7 @@ def test_a_fold_or_an_add_that_is_repeated_changes_nothing(
     assert lake.read(lake.layout(), index) == h.states[index]
 
 
-def test_a_base_is_written_anew_only_if_it_holds_what_its_layout_shows(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_base_is_rewritten_only_if_it_holds_what_its_layout_shows(spark: SparkSession, tmp_path: Path) -> None:
     h = history(6)
     lake, spans = Lake(spark, tmp_path, h), thirds(len(h.key))
     for ordinal, span in enumerate(spans):
@@ -186,7 +186,7 @@ def test_a_base_is_written_anew_only_if_it_holds_what_its_layout_shows(spark: Sp
 @pytest.mark.parametrize(
     ("behind", "replaced_bytes", "merges"), [(0, ANEW, False), (1, ANEW, True), (0, MERGED, True)], ids=str
 )
-def test_a_base_that_went_on_since_its_layout_is_merged_into(
+def test_a_base_that_moved_on_since_its_layout_is_merged_into(
     spark: SparkSession,
     tmp_path: Path,
     behind: int,
@@ -207,7 +207,7 @@ def test_a_base_that_went_on_since_its_layout_is_merged_into(
     assert (last["operation"] == "MERGE") is merges
 
 
-def test_a_base_that_went_on_while_it_was_written_anew_stays_as_it_is(
+def test_a_base_that_moved_on_while_it_was_rewritten_stays_as_it_is(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     h = history(8)

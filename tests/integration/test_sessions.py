@@ -49,7 +49,7 @@ def total(hw: Any, *tables: str) -> int:
     return int(row["s"])
 
 
-def test_a_view_is_kept_while_its_rows_are_the_same_and_made_anew_when_they_change(
+def test_a_view_is_kept_while_its_rows_are_the_same_and_made_again_when_they_change(
     hw: Any, database: Any, made: Counter[str]
 ) -> None:
     assert [total(hw, "t", "u") for _ in range(3)] == [110, 110, 110]
@@ -115,7 +115,7 @@ def test_many_changes_are_shown_from_files_that_go_with_the_query(
     assert not list((hw.home / "tmp" / "tail").glob("rows-*"))
 
 
-def test_a_file_that_went_missing_is_told_though_the_view_is_kept(hw: Any) -> None:
+def test_a_file_that_went_missing_is_reported_though_the_view_is_kept(hw: Any) -> None:
     assert total(hw, "t") == 55
     for file in (hw.home / "warehouse").glob("*/*.parquet"):
         file.unlink()

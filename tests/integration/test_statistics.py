@@ -119,7 +119,8 @@ def test_every_predicate_gives_the_same_rows_with_and_without_statistics(session
             files += writer.close()
         rows += part
     add(path, files)
-    asked = ["ratio > 5", "ratio >= CAST('nan' AS DOUBLE)", f"long = '{'x' * 32}a1'", *predicates(r, rows, 24)]
+    asked = ["ratio = 0", "ratio IN (-0.0D, 4.5D)"]
+    asked += ["ratio > 5", "ratio >= CAST('nan' AS DOUBLE)", f"long = '{'x' * 32}a1'", *predicates(r, rows, 24)]
     session.createDataFrame(pa.Table.from_pylist(rows, SCHEMA)).createOrReplaceTempView("plain")
     expected = session.sql("SELECT " + ", ".join(f"count_if({p})" for p in asked) + " FROM plain").collect()[0]
     found = [session.sql(f"SELECT * FROM delta.`{path}` WHERE {p}").count() for p in asked]

@@ -124,7 +124,7 @@ def test_only_covered_spans_are_compared(database: Any, relation: RelationInfo, 
     assert found.comparison.upstream_rows == 1
 
 
-def test_tables_that_cannot_be_compared_are_told_and_the_others_are_compared(
+def test_tables_that_cannot_be_compared_are_reported_and_the_others_are_compared(
     database: Any, relation: RelationInfo, spark: SparkSession
 ) -> None:
     rows = spark.createDataFrame(upstream_rows(database, relation))

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark import SparkContext
 
 from headwater.demo.embedded import EmbeddedPostgres
 from headwater.demo.process import ServerProcess
@@ -84,7 +83,8 @@ def hold(patch: pytest.MonkeyPatch) -> None:
     for kind in (EmbeddedPostgres, EmbeddedServer):
         held(kind, "connect")  # also to a server that an earlier test has started
     held(spark_session, "launch_gateway", SPARK)
-    held(spark_session, "start", SPARK, when=lambda: SparkContext._gateway is not None)  # a JVM runs already
+    # a JVM runs already; a test may have put another context in the place of PySpark's
+    held(spark_session, "start", SPARK, when=lambda: spark_session.SparkContext._gateway is not None)
     held(spark_session, "check_session", SPARK)
     held(Lake, "start", SPARK)
 

@@ -28,7 +28,7 @@ def test_only_while_tables_are_filled_may_some_be_left_out() -> None:
             assert_equal(found, filling=filling)
 
 
-def test_property_tests_have_no_deadline_choose_anew_and_can_be_repeated(request: pytest.FixtureRequest) -> None:
+def test_property_tests_have_no_deadline_choose_again_and_can_be_repeated(request: pytest.FixtureRequest) -> None:
     used = settings()
     assert used.deadline is None and not used.derandomize and used.print_blob
     assert core.global_force_seed == int(request.config.option.hypothesis_seed)

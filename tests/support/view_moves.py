@@ -14,7 +14,11 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType, _parse_datatype_string
 
-from headwater.view import InputColumn, InputSchema, Shape, Tree, read_plan, recompute, refresh, shape, shown
+from headwater.engine.view.anew import stored_columns, stored_order
+from headwater.model import RelationInfo, TableState
+from headwater.origin import ViewOrigin
+from headwater.view import InputColumn, InputSchema, Shape, Tree, read_plan, recompute, refresh, shape
+from headwater.view.reading import shown
 from headwater.view.shape import WEIGHT
 
 Values = tuple[Any, ...]
@@ -31,9 +35,16 @@ def local(session: SparkSession, rows: Sequence[Values], ddl: str) -> DataFrame:
     """Rows as a DataFrame that needs no job of its own: Spark holds them in its plan."""
     schema = _parse_datatype_string(ddl)
     assert isinstance(schema, StructType)
-    columns = {f.name: [row[i] for row in rows] for i, f in enumerate(schema.fields)}
+    columns = {f.name: [_for_arrow(row[i]) for row in rows] for i, f in enumerate(schema.fields)}
     types = to_arrow_schema(schema, timezone="UTC")
     return session.createDataFrame(pa.table(columns, schema=types), schema)
+
+
+def _for_arrow(value: Any) -> Any:
+    """A struct as Arrow takes it, which does not know Spark's rows."""
+    if isinstance(value, Row):
+        return {name: _for_arrow(v) for name, v in value.asDict().items()}
+    return [_for_arrow(v) for v in value] if isinstance(value, list) else value
 
 
 @dataclass
@@ -166,7 +177,7 @@ class View:
     def visible(self) -> list[Values]:
         """What a reader sees."""
         if self.shape.order or self.shape.limit is not None or self.shape.offset:
-            return [tuple(row) for row in shown(self.shape, self.stored()).collect()]
+            return [tuple(row) for row in shown(relation_of(self.shape), self.stored()).collect()]
         kept = [row for row in self.state.values() if not self.shape.shown or row[-1]]
         return [row[: self.shape.visible] for row in kept]
 
@@ -179,6 +190,12 @@ class View:
         assert mine == [(f.name, _sql(wanted, i)) for i, f in enumerate(wanted.schema)]
         problem = unlike(self.visible(), [tuple(row) for row in wanted.collect()])
         assert not problem, f"{self.query}\n{self.strategies}\n{problem}"
+
+
+def relation_of(view: Shape) -> RelationInfo:
+    """A view of this shape as meta stores it."""
+    origin = ViewOrigin("", (), view.visible, stored_order(view), view.limit, view.offset)
+    return RelationInfo(1, "v", origin, stored_columns(view), view.key, {}, TableState.LIVE, None, "", 0)
 
 
 def _sql(frame: DataFrame, at: int) -> str:
@@ -198,6 +215,8 @@ def _hashable(value: Any) -> Any:
         return ("list", *(_hashable(v) for v in value))
     if isinstance(value, dict):
         return ("map", *sorted((repr(k), _hashable(v)) for k, v in value.items()))
+    if isinstance(value, float) and value != value:
+        return "NaN"  # as a key it is one value, which Python's is not
     return value
 
 

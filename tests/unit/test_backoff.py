@@ -33,7 +33,7 @@ def test_every_pause_is_twice_the_one_before_or_the_last(backoff: Backoff, count
 
 
 @given(BACKOFFS, st.integers(1, 60), SECONDS)
-def test_only_what_lasted_longer_than_any_pause_begins_anew(backoff: Backoff, count: int, lasted_s: float) -> None:
+def test_only_what_lasted_longer_than_any_pause_begins_again(backoff: Backoff, count: int, lasted_s: float) -> None:
     before = pauses(backoff, count)[-1]
     anew = lasted_s > backoff.last_s
     assert backoff.after(before, lasted_s) == (backoff.first_s if anew else backoff.after(before))

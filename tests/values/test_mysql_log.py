@@ -82,7 +82,7 @@ def unlogged(statement: str) -> tuple[str, ...]:
 
 
 @pytest.mark.parametrize(("old", "new", "literal", "value"), GOES_ON, ids=lambda v: str(v))
-def test_a_wider_type_upstream_goes_on(
+def test_a_wider_type_upstream_is_followed(
     mariadb_database: MyDatabase, old: str, new: str, literal: str, value: Any
 ) -> None:
     database = mariadb_database
@@ -108,7 +108,7 @@ def test_any_other_change_of_a_type_stops_the_table(mariadb_database: MyDatabase
     assert caught.value.code == "data.schema_changed"
 
 
-def test_a_type_that_grew_goes_on_where_the_declared_type_holds_all_of_it(my_database: MyDatabase) -> None:
+def test_a_type_that_grew_is_followed_where_the_declared_type_holds_all_of_it(my_database: MyDatabase) -> None:
     my_database.execute("CREATE TABLE t (id int PRIMARY KEY, i int, d decimal(4,1), f float)")
     log = TableLog(my_database, "t")
     columns = columns_of(my_database, "t", {"i": "BIGINT", "d": "DECIMAL(9,3)", "f": "DOUBLE"})

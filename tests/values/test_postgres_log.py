@@ -165,7 +165,7 @@ def test_a_dropped_column_is_null_from_then_on(table: Table) -> None:
     assert second["v"] == "v" and second["b"] == "y" and second["list"][1] is None
 
 
-def test_a_type_that_grew_goes_on_where_the_lake_type_holds_all_of_it(database: Any) -> None:
+def test_a_type_that_grew_is_followed_where_the_lake_type_holds_all_of_it(database: Any) -> None:
     database.execute(
         "CREATE TABLE w (id int2 PRIMARY KEY, i int4, f float4, v varchar(3), d numeric(4,1), s timestamp(0), l int2[],"
         " t numeric(4,1))"

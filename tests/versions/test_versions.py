@@ -262,7 +262,7 @@ def test_a_compressed_column_is_refused(defined: Captured, version: Version) -> 
 
 
 @of("mysql", "mariadb")
-def test_a_log_that_is_removed_early_is_told_with_the_statement_that_mends_it(
+def test_a_log_that_is_removed_early_is_reported_with_the_statement_that_fixes_it(
     defined: Captured, version: Version
 ) -> None:
     upstream = upstream_of(defined.home.meta, defined.id)

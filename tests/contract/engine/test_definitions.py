@@ -84,7 +84,7 @@ def test_the_same_definitions_again_are_a_no_op_however_they_are_spelled(home: H
     assert home.names("TABLES") == ["orders"]
 
 
-def test_a_number_that_only_text_can_hold_is_told_unless_it_is_declared(home: Home) -> None:
+def test_a_number_that_only_text_can_hold_is_reported_unless_it_is_declared(home: Home) -> None:
     home.database.execute("CREATE TABLE free (id int PRIMARY KEY, n numeric, d numeric(10,2), t text)")
     (_, told) = home.sql(home.connection() + "CREATE TABLE a FROM CONNECTION c TABLE 'public.free'")
     assert [w.split(" is numeric")[0] for w in told.warnings] == ["column n"] and "DECIMAL(p,s)" in told.warnings[0]

@@ -93,7 +93,7 @@ def test_a_plan_is_one_map_and_what_lies_beyond_counts_as_read(t: Planned) -> No
     assert beyond.span.lo.key == (str(ROWS * ROWS),)
 
 
-def test_a_plan_that_was_stopped_goes_on_where_it_ended_with_the_end_it_began_with(
+def test_a_plan_that_was_stopped_continues_where_it_ended_with_the_end_it_began_with(
     t: Planned, database: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(planner, "FLUSH_S", -1.0)  # each span is written down at once

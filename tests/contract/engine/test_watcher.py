@@ -172,7 +172,7 @@ def test_a_look_is_judged_once_the_log_has_come_as_far(watched: Watched) -> None
     assert "was truncated or rewritten on its own" in w.error("parts")
 
 
-def test_a_look_from_before_a_table_was_accepted_anew_is_not_judged(watched: Watched) -> None:
+def test_a_look_from_before_a_table_was_accepted_again_is_not_judged(watched: Watched) -> None:
     w = watched
     watcher = w.watch("TRUNCATE p1", times=1)  # seen, and not judged yet
     w.upstream.execute("TRUNCATE p1")
@@ -204,7 +204,7 @@ def test_a_partition_that_came_and_left_before_it_was_judged_is_found(watched: W
     assert '"public"."p2" was detached or dropped' in w.error("parts")
 
 
-def test_a_look_that_fails_concerns_its_table_and_is_shown(watched: Watched) -> None:
+def test_a_look_that_fails_affects_its_table_and_is_shown(watched: Watched) -> None:
     w = watched
     with w.upstream.connect() as other, other.transaction():
         # a partition that came with rows, and that nobody can look into: its table's look fails for now
@@ -224,7 +224,7 @@ def test_a_look_that_fails_concerns_its_table_and_is_shown(watched: Watched) -> 
     assert w.notices("parts") == [] and "was attached with rows in it" in w.error("parts")
 
 
-def test_an_upstream_that_cannot_be_looked_at_is_shown_and_keeps_no_other_from_being_looked_at(
+def test_an_upstream_that_cannot_be_looked_at_is_shown_and_does_not_stop_the_others_from_being_checked(
     watched: Watched,
 ) -> None:
     w, home = watched, watched.captured.home

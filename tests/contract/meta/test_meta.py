@@ -217,7 +217,7 @@ def test_what_was_retired_before_the_oldest_running_statement_may_go(meta: Meta)
         assert epochs.unread_since(c) > first.created_at
 
 
-def test_schema_versions_that_no_change_needs_go_but_never_a_table_s_newest(meta: Meta) -> None:
+def test_schema_versions_that_no_change_needs_go_but_never_a_tables_newest(meta: Meta) -> None:
     with meta.write() as c:
         id = _connection(c)
         made = [

@@ -59,7 +59,7 @@ NEEDS_NO_META = {"spark"}
 PARTS = {"clean": {"retention", "sweep", "dropped"}}
 
 
-def test_every_loop_goes_on_when_meta_is_back(database: EmbeddedPostgres, home: Home, server: Server) -> None:
+def test_every_loop_continues_when_meta_is_back(database: EmbeddedPostgres, home: Home, server: Server) -> None:
     rounds = Counter[str]()
 
     def counted(name: str, work: Callable[[], None]) -> None:

@@ -52,7 +52,7 @@ def test_an_unknown_user_fails_visibly_without_showing_a_password(upstream: Upst
         assert PASSWORD not in c.log()
 
 
-def test_an_unreachable_server_is_tried_again(upstream: Upstream, tmp_path: Path) -> None:
+def test_an_unreachable_server_is_retried(upstream: Upstream, tmp_path: Path) -> None:
     with captured(tmp_path, upstream.prepare_capture(), port="1") as c:
         process = c.start()
         c.wait_state(ConnectionState.RETRYING, "source.unreachable")
@@ -74,7 +74,7 @@ def wait_paused(c: Captured, commit: Callable[[], object]) -> None:
 
 
 @pytest.mark.parametrize("inside", [False, True], ids=["idle", "inside a transaction"])
-def test_a_capture_that_is_paused_lives_and_publishes_nothing_more_until_it_may_go_on(
+def test_a_capture_that_is_paused_lives_and_publishes_nothing_more_until_it_may_continue(
     upstream: Upstream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, inside: bool
 ) -> None:
     monkeypatch.setenv("HEADWATER_CAPTURE_SILENCE_S", "5")  # a sign of life every half second: two flushes

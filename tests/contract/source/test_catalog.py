@@ -51,14 +51,14 @@ def test_an_upstream_that_is_ready_passes(upstream: Upstream) -> None:
     assert [n for n in notices if "never removes its binlogs" not in n] == []  # which is this MariaDB's default
 
 
-def test_a_wrong_host_or_port_is_unreachable_and_tried_again(upstream: Upstream) -> None:
+def test_a_wrong_host_or_port_is_unreachable_and_retried(upstream: Upstream) -> None:
     for wrong in ({"port": str(free_port())}, {"hostname": "nowhere.invalid"}):
         e = refusal(upstream.seam(wrong).check)
         assert (e.code, e.retry) == ("source.unreachable", Retry.AUTO), wrong
         assert e.__cause__ is not None
 
 
-def test_a_wrong_password_or_user_is_said_without_any_password(upstream: Upstream) -> None:
+def test_a_wrong_password_or_user_is_reported_without_any_password(upstream: Upstream) -> None:
     e = refusal(upstream.seam(password=SECRET).check)
     assert (e.code, e.retry) == ("source.authentication", Retry.AFTER_FIX)
     assert upstream.server.user in e.message and e.__cause__ is not None

@@ -186,7 +186,7 @@ def test_planning_resumes_at_the_last_planned_bound(upstream: Upstream, tmp_path
 
 
 @pytest.mark.parametrize("name", ["int_dense", "int_sparse", "text", "two_columns_first_repeats"])
-def test_keys_that_come_and_go_while_planning_goes_on_are_lost_to_no_span(
+def test_keys_that_come_and_go_while_planning_continues_are_lost_to_no_span(
     name: str, upstream: Upstream, tmp_path: Path
 ) -> None:
     shape = replace(upstream.key_shapes[name], rows=500)
@@ -212,7 +212,7 @@ def test_keys_that_come_and_go_while_planning_goes_on_are_lost_to_no_span(
 
 
 @upstreams.over(where=lambda can: can.count_rows)
-def test_a_plan_goes_on_by_questions_where_it_began_by_arithmetic(upstream: Upstream, tmp_path: Path) -> None:
+def test_a_plan_continues_by_questions_where_it_began_by_arithmetic(upstream: Upstream, tmp_path: Path) -> None:
     """After a restart the first key is not the plan's any more."""
     table = upstream.shaped(tmp_path, upstream.key_shapes["int_dense"])
     plan = table.plan(span_rows=STEP, span_bytes=1)

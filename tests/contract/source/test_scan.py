@@ -113,7 +113,7 @@ def test_a_truncate_waits_for_the_scan_and_is_unseen(upstream: Upstream, tmp_pat
     assert (saw(upstream, first.saw, txn), saw(upstream, second.saw, txn)) == (False, True)
 
 
-def test_a_locked_table_is_tried_again_later(upstream: Upstream, tmp_path: Path) -> None:
+def test_a_locked_table_is_retried_later(upstream: Upstream, tmp_path: Path) -> None:
     numbers(upstream, 1)
     table = upstream.bench(tmp_path, "t")
     with upstream.locked("t"):
@@ -122,9 +122,7 @@ def test_a_locked_table_is_tried_again_later(upstream: Upstream, tmp_path: Path)
         assert (e.value.code, e.value.retry) == ("source.lock_timeout", Retry.AUTO)
 
 
-def test_a_session_that_ends_in_mid_stream_is_tried_again_and_leaves_no_file(
-    upstream: Upstream, tmp_path: Path
-) -> None:
+def test_a_session_that_ends_in_mid_stream_is_retried_and_leaves_no_file(upstream: Upstream, tmp_path: Path) -> None:
     texts(upstream, 2000, 20_000)
     table = upstream.bench(tmp_path, "t")
     for how in upstream.endings:

@@ -155,7 +155,7 @@ def test_a_block_defines_views_with_the_views_before_them(hw: Any) -> None:
     ("query", "code", "words"),
     [
         ("SELECT count(*) FROM orders", "view.column_name", "column 1 has no name that can be stored: count(1)"),
-        ("SELECT id AS a, price AS A FROM orders", "view.column_name", "column 2 has the name of another one: A"),
+        ("SELECT id AS a, price AS A FROM orders", "view.column_name", "column 2 has the same name as another one: A"),
         ("SELECT id AS `__k` FROM orders", "view.column_name", "names that begin with __ are reserved"),
         ("SELECT id AS `a b` FROM orders", "view.column_name", "a b"),
         ("SELECT id, INTERVAL 1 DAY AS i FROM orders", "view.column_type", "column i has the type interval day"),

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from headwater.view import combined, read_plan, recompute, shape, slice_of, slices
+from headwater.engine.view.fill import slice_rows
+from headwater.meta.views import Fill
+from headwater.model import Column, RelationInfo, TableState, UpstreamType, ViewOrigin
+from headwater.view import combined, partial, read_plan, recompute, shape, slice_of, slices
 from support.view_cases import QUERIES, two_tables
 from support.view_moves import unlike
 
@@ -30,8 +34,26 @@ def test_slices_add_up_to_the_view(quick: SparkSession, name: str) -> None:
     else:
         cut = how.inputs[0]
         spans = ("id < 2", "id >= 2 and id < 6", "id >= 6")
-        parts = [recompute(tree, inputs | {cut: inputs[cut].where(span)}) for span in spans]
+        slice_ = partial if how.kind == "merge" else recompute
+        parts = [slice_(tree, inputs | {cut: inputs[cut].where(span)}) for span in spans]
     together = parts[0].unionAll(parts[1]).unionAll(parts[2])
     if how.kind == "merge":
         together = combined(tree, inputs, together)
     assert not unlike(rows_of(together), rows_of(recompute(tree, inputs)))
+
+
+@pytest.mark.parametrize("kind", ["BIGINT", "DATE"])
+@pytest.mark.parametrize("cuts", [(2, 5), ()], ids=["ranges", "hash"])
+def test_each_row_of_an_input_is_in_one_slice_also_without_a_key(
+    quick: SparkSession, kind: str, cuts: tuple[int, ...]
+) -> None:
+    """The key of a view may be NULL."""
+    column = Column("k", kind, UpstreamType("", 0))
+    origin = ViewOrigin("SELECT 1", (), 1)
+    relation = RelationInfo(7, "v", origin, (column,), ("k",), {}, TableState.LIVE, None, "warehouse/7", 0)
+    numbers = quick.sql("SELECT CAST(NULL AS INT) AS n UNION ALL SELECT CAST(id AS INT) FROM range(8)")
+    value = "date_from_unix_date(n)" if kind == "DATE" else "CAST(n AS BIGINT)"
+    rows = numbers.selectExpr(f"{value} AS k")
+    fill = Fill(1, 3, relation.id, cuts)
+    parts = [rows_of(slice_rows(rows, relation, fill, number)) for number in range(3)]
+    assert Counter(row for part in parts for row in part) == Counter(rows_of(rows))

@@ -242,7 +242,9 @@ class Postgres(Upstream):
 
     def rows_read(self, table: str) -> int:
         self.execute("SELECT pg_stat_force_next_flush()")
-        read = f"SELECT idx_tup_fetch FROM pg_stat_user_tables WHERE relid = '{table}'::regclass"
+        # not `idx_tup_fetch`: once autovacuum has been there, an index-only scan fetches nothing from the table
+        by_index = f"SELECT sum(idx_tup_read) FROM pg_stat_user_indexes WHERE relid = '{table}'::regclass"
+        read = f"SELECT seq_tup_read + ({by_index}) FROM pg_stat_user_tables WHERE relid = '{table}'::regclass"
         return int(self.execute(read)[0][0])
 
     def analyse(self, table: str) -> None:

@@ -76,7 +76,7 @@ def test_what_was_published_survives_a_crash(home: Home) -> None:
     assert memory(home, resumed=30).get("x") == b"rows"
 
 
-def test_one_that_begins_anew_leaves_nothing_of_the_one_before(home: Home) -> None:
+def test_one_that_begins_again_leaves_nothing_of_the_one_before(home: Home) -> None:
     kept = memory(home)
     kept.begin(10)
     for part, data in enumerate([b"a", b"b", b"c"]):

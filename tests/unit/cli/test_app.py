@@ -97,7 +97,7 @@ def test_fresh_views_can_be_asked_for(engine: Engine, capsys: pytest.CaptureFixt
     assert "view.not_fresh" in capsys.readouterr().err
 
 
-def test_csv_and_table(engine: Engine, capsys: pytest.CaptureFixture[str]) -> None:
+def test_results_are_printed_as_csv_or_as_a_table(engine: Engine, capsys: pytest.CaptureFixture[str]) -> None:
     assert headwater("sql", "--format", "csv", "-c", "SELECT 1") == 0
     assert capsys.readouterr().out.splitlines() == ["n", "1.50", ""]
     assert headwater("sql", "-c", "SELECT 1; DROP TABLE x") == 0
@@ -171,7 +171,7 @@ def test_without_a_command_the_help_is_shown_and_nothing_is_wrong(capsys: pytest
     assert shown.err == ""
 
 
-def test_a_defect_is_told_without_a_stack_trace(engine: Engine, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_defect_is_reported_without_a_stack_trace(engine: Engine, capsys: pytest.CaptureFixture[str]) -> None:
     assert headwater("sql", "-c", "DESCRIBE t") == 1
     err = capsys.readouterr().err
     assert "✗ unexpected: RuntimeError: a defect" in err and "Traceback" not in err
@@ -210,7 +210,7 @@ def test_the_program_itself_starts_and_ends_with_the_status() -> None:
     assert wrong.returncode == 2 and b"Traceback" not in wrong.stderr
 
 
-def test_a_metrics_port_that_is_taken_is_told_and_nothing_claims_to_be_served_there(tmp_path: Path) -> None:
+def test_a_metrics_port_that_is_taken_is_reported_and_nothing_claims_to_be_served_there(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         file = tmp_path / "empty.sql"

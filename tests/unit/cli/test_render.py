@@ -220,7 +220,7 @@ def test_a_line_per_table_without_a_terminal() -> None:
     assert line(LIVE) == "empty: live"
 
 
-def test_without_a_terminal_a_state_is_said_once() -> None:
+def test_without_a_terminal_a_state_is_reported_once() -> None:
     out = io.StringIO()
     with Screen(Console(file=out, width=200)) as screen:
         for _ in range(3):
@@ -252,7 +252,7 @@ def test_without_a_terminal_many_tables_are_a_line_every_few_seconds(monkeypatch
     assert said[-1].startswith("t7: live: no answer")
 
 
-def test_without_a_terminal_what_many_tables_meet_is_said_once() -> None:
+def test_without_a_terminal_what_many_tables_meet_is_reported_once() -> None:
     said: list[str] = []
     tables = [TableStatus(f"t{i}", "live", error="no answer", hint="Wait.", connection="pg") for i in range(9)]
     other = TableStatus("u", "failed", error="no answer", hint="Wait.", connection="my")
@@ -295,7 +295,7 @@ def test_on_a_narrow_screen_every_row_is_one_line() -> None:
     assert [row.split()[0] for row in shown[:6]] == ["table", "orders", "shipments", "parts", "items", "empty"]
 
 
-def test_what_concerns_many_tables_is_said_once() -> None:
+def test_what_affects_many_tables_is_reported_once() -> None:
     lost = [TableStatus(f"t{i}", "live", error="no answer", hint="Wait.", retry="auto") for i in range(9)]
     shown = text(overview(lost))
     assert shown.count("no answer") == 1
@@ -333,6 +333,8 @@ def test_a_percentage_is_never_rounded_up_to_all() -> None:
 def test_verify_says_equal_different_or_not_compared() -> None:
     equal = Verified("orders", True, 300_000, 300_000, "0/1A2B3C", seconds=0.84)
     assert text(verify_report(equal)) == "✓ orders: 300,000 rows equal at 0/1A2B3C (0.8 s)"
+    view = Verified("v", True, lake_rows=2, upstream_rows=2, epoch=7, seconds=0.8)
+    assert text(verify_report(view)) == "✓ v: 2 rows equal at epoch 7 (0.8 s)"
     differs = Verified("t", False, 9, 10, "0/1", differences=2, missing=("(5)",), different=("(6)",))
     assert text(verify_report(differs)).splitlines() == [
         "✗ t: 2 rows of 10 differ at 0/1",
@@ -375,7 +377,7 @@ def test_an_error_of_a_connection_is_not_repeated_for_its_tables() -> None:
     assert shown.count("no answer") == shown.count("by itself") == 1
 
 
-def test_a_live_status_goes_on_until_ctrl_c_and_survives_a_server_that_ends() -> None:
+def test_a_live_status_continues_until_ctrl_c_and_survives_a_server_that_ends() -> None:
     out = io.StringIO()
     console = Console(file=out, width=100, height=20, force_terminal=True, highlight=False)
     gone = MachineError("server.unreachable", "gone", "Wait.")
@@ -408,3 +410,12 @@ def test_status_survives_the_way_through_json() -> None:
     assert Status.of(json.loads(json.dumps(status.as_dict()))) == status
     verified = Verified("t", False, missing=("1", "2"))
     assert Verified.of(json.loads(json.dumps(verified.as_dict()))) == verified
+
+
+def test_views_are_counted_apart_from_tables() -> None:
+    found = [
+        TableStatus("t", "live"),
+        TableStatus("u", "live"),
+        *(TableStatus(n, "filling", kind="materialized view") for n in "vwx"),
+    ]
+    assert lines.summary(found).startswith("2 tables and 3 views: 3 filling, 2 live")

@@ -14,7 +14,7 @@ def job(hint: str, retry: Retry) -> JobStatus:
 
 
 @pytest.mark.parametrize("retry", list(Retry))
-def test_whether_it_is_retried_is_said_once(retry: Retry) -> None:
+def test_whether_it_is_retried_is_reported_once(retry: Retry) -> None:
     said = way_out(job("Free some space.", retry))
     assert said == f"Free some space. ({RETRIES[retry]})"
     for hint in ("Fix the disk or its permissions; Headwater retries.", "Wait; work resumes when meta renews it."):

@@ -234,7 +234,7 @@ def test_arrays_of_other_shapes_are_counted(text: str) -> None:
     assert got.array.to_pylist() == [[7], None, []] and got.unrepresentable == 1
 
 
-def test_no_rows_at_all() -> None:
+def test_no_rows_and_only_nulls_are_decoded() -> None:
     for upstream in (INT4, TEXT, BYTEA, FLOAT8, DATE, TIMESTAMP, UpstreamType("_text", 1009)):
         assert decode([], upstream).array.to_pylist() == []
         assert decode([None], upstream).array.to_pylist() == [None]

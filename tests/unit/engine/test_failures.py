@@ -54,7 +54,7 @@ def raising(error: Exception) -> Callable[[], bool]:
     return work
 
 
-def test_the_pause_doubles_up_to_a_minute_and_begins_anew_after_a_success() -> None:
+def test_the_pause_doubles_up_to_a_minute_and_begins_again_after_a_success() -> None:
     clock, who = Clock(), Who("fold", table=1)
     kept = Failures(Counters(), clock)
     waits = [kept.failed(who, RuntimeError("no")).wait_s for _ in range(9)]
@@ -66,7 +66,7 @@ def test_the_pause_doubles_up_to_a_minute_and_begins_anew_after_a_success() -> N
     assert kept.failed(who, RuntimeError("no")).wait_s == 0.5
 
 
-def test_work_that_rests_is_not_done_and_work_that_succeeds_is_told_no_more() -> None:
+def test_work_that_is_backing_off_is_not_done_and_work_that_succeeds_is_no_longer_reported() -> None:
     clock, who, done = Clock(), Who("fold", table=1), list[int]()
     kept = Failures(Counters(), clock)
     assert not kept.attempt(who, raising(OSError("gone")), False)
@@ -111,7 +111,7 @@ def test_every_error_has_a_code_and_whether_waiting_helps(error: Exception, code
     assert known.hint
 
 
-def test_a_table_whose_data_is_at_fault_stops_and_any_other_error_is_tried_again(home: Home, leases: Leases) -> None:
+def test_a_table_whose_data_is_at_fault_stops_and_any_other_error_is_retried(home: Home, leases: Leases) -> None:
     guard = Guard(home, leases)
     guard.attempt("fold", 1, raising(MachineError("spark.failed", "Spark is away", "Wait.", Retry.AUTO)), False)
     guard.attempt("fold", 2, raising(DataError("data.base_damaged", "a file is gone", "RESYNC TABLE bad")), False)
@@ -123,7 +123,7 @@ def test_a_table_whose_data_is_at_fault_stops_and_any_other_error_is_tried_again
     assert home.live.failures.of(table=77) == [], "a table that was dropped has no failures"
 
 
-def test_a_table_stops_only_for_what_waiting_does_not_mend_and_has_no_other_failures_then(
+def test_a_table_stops_only_for_what_waiting_does_not_fix_and_has_no_other_failures_then(
     home: Home, leases: Leases
 ) -> None:
     guard = Guard(home, leases)
@@ -170,7 +170,7 @@ def test_an_error_of_the_connection_stops_none_of_its_tables(
     assert {(t.state, t.code) for t in found} == {("defined", "source.authentication")}, "its capture goes on, too"
 
 
-def test_a_loop_goes_on_after_any_error_and_shows_it_meanwhile(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_loop_continues_after_any_error_and_shows_it_meanwhile(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(failures, "BACKOFF", Backoff(0.001, 60.0))
     errors: list[Exception] = [
         KeyError("a defect"),

@@ -62,7 +62,7 @@ def test_an_object_store_is_refused_as_a_home(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_directory_that_is_no_home_stays_as_it_is(
+def test_a_directory_that_is_not_a_home_stays_as_it_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -179,7 +179,7 @@ def test_a_command_that_reads_creates_nothing(
     assert all(p.stat().st_size == 0 for p in tmp_path.iterdir() if p.is_file())
 
 
-def test_a_report_of_something_unexpected_is_not_written_to_a_directory_that_is_no_home(tmp_path: Path) -> None:
+def test_a_report_of_something_unexpected_is_not_written_to_a_directory_that_is_not_a_home(tmp_path: Path) -> None:
     where = envelope.write_report(RuntimeError("a defect"), tmp_path)
     where.unlink()
     assert list(tmp_path.iterdir()) == []
@@ -259,7 +259,7 @@ def test_a_settings_file_in_a_closed_home_was_never_open(tmp_path: Path) -> None
     assert again.notices == () and mode(file) == 0o600
 
 
-def test_a_meta_that_is_no_database_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_meta_that_is_not_a_database_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "meta.db").write_text("anything but a database" * 100)
     assert run("status", "--home", str(tmp_path)) == 3
     said = capsys.readouterr().err

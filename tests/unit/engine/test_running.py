@@ -140,7 +140,7 @@ def test_an_answer_that_was_there_when_its_query_was_ended_is_given() -> None:
     assert queries.run("SELECT 1", work) == "the answer"
 
 
-def test_the_first_reason_for_an_end_is_told() -> None:
+def test_the_first_reason_for_an_end_is_reported() -> None:
     queries = Queries()
 
     def work(query: Running) -> None:

@@ -229,7 +229,7 @@ def holds(span: Span, key: str) -> bool:
     return above and below
 
 
-def test_planning_goes_on_after_the_spans_before_it_were_joined(meta: Meta) -> None:
+def test_planning_continues_after_the_spans_before_it_were_joined(meta: Meta) -> None:
     with meta.write() as c:
         naive = Naive(c, next(_relations), random.Random(3))
         for name in (

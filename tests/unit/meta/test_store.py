@@ -18,6 +18,7 @@ from support.owned import acquired
 
 # what later versions brought to the schema, newest first
 SINCE_1 = (
+    "ALTER TABLE relation DROP COLUMN replaced_by",
     *(f"DROP TABLE {table}" for table in ("view", "barrier", "version", "refresh", "plain_view")),
     "ALTER TABLE run DROP COLUMN before_path",
     "ALTER TABLE run DROP COLUMN folded",

@@ -282,7 +282,7 @@ def test_a_sweep_of_an_owner_that_was_stopped_takes_nothing_of_the_next_one(seed
 
 @settings(max_examples=100)
 @given(st.integers(0, 2**32))
-def test_an_earlier_owner_s_files_go_though_the_same_span_is_being_read_again(seed: int) -> None:
+def test_an_earlier_owners_files_go_though_the_same_span_is_being_read_again(seed: int) -> None:
     world, rng = World(), random.Random(seed)
     act(world, rng, 60, WORK)
     world.take_over(0)

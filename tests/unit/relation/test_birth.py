@@ -37,7 +37,7 @@ def created(tmp_path: Path, made: RelationInfo) -> DeltaTable:
     return DeltaTable(storage.address(made.base_path))
 
 
-def test_every_type_is_what_the_relation_s_columns_are(tmp_path: Path) -> None:
+def test_every_type_is_what_the_relations_columns_are(tmp_path: Path) -> None:
     made = relation(*PLAIN, *TIMES, *NESTED)
     table = created(tmp_path, made)
     assert pa.schema(table.schema().to_arrow()) == arrow_schema(made.columns)

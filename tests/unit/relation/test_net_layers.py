@@ -11,11 +11,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from headwater.backfill import rule
 from headwater.backfill.span import joined
 from headwater.meta.store import Meta
 from headwater.model import Bound, CoveredSpan, Layout, Op, RunInfo, Span
 from headwater.relation.changes import LoggedChanges, Slice
-from headwater.relation.judge import after_truncate, judge, settled, truncated
+from headwater.relation.judge import after_truncate, judge, settled
 from headwater.relation.net import holes, keys_named, named_by, net
 from headwater.settings.table import Settings
 from headwater.storage import LocalStorage
@@ -78,7 +79,7 @@ def test_a_truncate_ends_changes_only_in_spans_that_did_not_see_it() -> None:
     rows = [Change(i, i, Op.INSERT, {"n": 1, "k": k, "a`b.c": "a", "t": "t"}) for i, k in ((1, 1), (3, 2))]
     table = changes_table([rows[0], Change(2, 2, Op.TRUNCATE, {}), rows[1]], COLUMNS, KEY)
     relation = relation_of(COLUMNS, KEY)
-    emptied = truncated(layout, table, sees)
+    emptied = rule.truncated(layout, [(2, 2)], sees)
     overlay = after_truncate(
         relation, layout, net([table], COLUMNS, KEY, judge(relation, layout, table, sees)), emptied
     )

@@ -142,7 +142,7 @@ def live_runs(log: Log, t: RelationInfo) -> list[str]:
         return [r.path for r in meta_runs.live(c, t.id, 0, 10)]
 
 
-def test_a_reader_from_before_a_fold_goes_on_to_use_the_runs_that_were_folded(log: Log) -> None:
+def test_a_reader_from_before_a_fold_continues_to_use_the_runs_that_were_folded(log: Log) -> None:
     t, layout, leases = defined(log)
     Overlays(log.home.storage, log.home.meta, leases=leases).make_runs(t, layout, 10, 0)
     (run,) = live_runs(log, t)
@@ -275,7 +275,7 @@ def test_a_sweep_takes_no_file_that_is_in_use_however_old_it_is(log: Log) -> Non
     assert not any(log.home.storage.exists(path) for path in used.temporary)
 
 
-def test_an_overlay_is_made_anew_before_its_runs_may_be_gone(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_overlay_is_made_again_before_its_runs_may_be_gone(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
     t, layout, _ = defined(log)
     overlays = Overlays(log.home.storage, log.home.meta)
     first = overlays.at(t, layout, 10)

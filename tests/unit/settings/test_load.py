@@ -196,7 +196,7 @@ def test_an_unknown_name_gets_the_nearest_and_its_line(home: Path) -> None:
         ('spark.conf.spark.sql.extensions = "x"', "is reserved by Headwater"),
     ],
 )
-def test_a_wrong_value_is_told_with_its_place_and_what_is_expected(home: Path, text: str, expected: str) -> None:
+def test_a_wrong_value_is_reported_with_its_place_and_what_is_expected(home: Path, text: str, expected: str) -> None:
     found = refused(home, f"\n\n{text}\n")
     assert found.code == "settings.value"
     assert found.message.startswith(f"headwater.toml line 3: {text.split(' ')[0]} {expected}")
@@ -288,7 +288,7 @@ def test_an_open_home_has_its_settings_and_a_capture_gets_the_same(
     assert command[-4:] == ["--config", str(tmp_path / "other.toml"), "--set", "flush.bytes=2MB"]
 
 
-def test_settings_travel(home: Path) -> None:
+def test_settings_survive_pickling(home: Path) -> None:
     found = load(home)
     assert pickle.loads(pickle.dumps(found)) == found
 
@@ -367,7 +367,7 @@ def changed(home: str, capsys: pytest.CaptureFixture[str]) -> list[str]:
     return capsys.readouterr().err.splitlines()
 
 
-def test_what_has_changed_since_the_server_read_it_is_told(
+def test_what_has_changed_since_the_server_read_it_is_reported(
     server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert changed(server, capsys) == [], "the home's own file is not what this server uses"
@@ -390,7 +390,7 @@ def test_what_has_changed_since_the_server_read_it_is_told(
     ]
 
 
-def test_a_file_that_would_not_start_a_server_again_is_told(
+def test_a_file_that_would_not_start_a_server_again_is_reported(
     server: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "given.toml").write_text("bse.files = 6\n")

@@ -41,5 +41,5 @@ def test_no_table_can_have_a_column_that_our_own_would_hide() -> None:
 @pytest.mark.parametrize(
     "name", ["__b", "__key", "__key0", "__known", "__orders", "_b0", "b0", "__bx", "__v", "Id", "größe", "a.b", "`"]
 )
-def test_other_names_are_free(name: str) -> None:
+def test_any_other_name_is_storable(name: str) -> None:
     assert is_storable(name)

@@ -61,7 +61,7 @@ def test_what_failed_later_is_listed_with_what_was_refused() -> None:
     ]
 
 
-def test_one_missing_table_keeps_no_other_away() -> None:
+def test_one_missing_table_does_not_stop_the_others() -> None:
     home = Home(t1=MISSING)
     definitions = home.definitions(SHOP + TABLES)
     definitions.apply()
@@ -78,7 +78,7 @@ def test_one_missing_table_keeps_no_other_away() -> None:
     ]
 
 
-def test_of_a_block_all_or_nothing_is_made_and_the_next_goes_on() -> None:
+def test_a_block_is_executed_as_a_whole_or_not_at_all_and_the_next_one_continues() -> None:
     home = Home(t1=MISSING)
     definitions = home.definitions(SHOP + f"BEGIN;\n{TABLES}COMMIT;\nCREATE TABLE u FROM CONNECTION shop")
     definitions.apply()
@@ -86,7 +86,7 @@ def test_of_a_block_all_or_nothing_is_made_and_the_next_goes_on() -> None:
     assert "lines 2 to 6: the database d has no table public.t1" in message(definitions)
 
 
-def test_what_needs_a_refused_connection_is_not_tried_nor_told_again() -> None:
+def test_what_needs_a_refused_connection_is_neither_tried_nor_reported_again() -> None:
     """It could belong to another upstream: the connection of that name may be an older, different one."""
     refused = SourceError("source.authentication", "wrong password", "Correct it.")
     home = Home(shop=refused)
@@ -98,7 +98,7 @@ def test_what_needs_a_refused_connection_is_not_tried_nor_told_again() -> None:
     assert home.said == ["line 1: wrong password (source.authentication); everything else continues"]
 
 
-def test_a_silent_upstream_is_asked_once_and_tried_again_until_it_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_silent_upstream_is_asked_once_and_retried_until_it_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 0.0
     monkeypatch.setattr(apply.time, "monotonic", lambda: now)
     home = Home(t0=AWAY)
@@ -118,7 +118,7 @@ def test_a_silent_upstream_is_asked_once_and_tried_again_until_it_answers(monkey
     assert home.said[-1] == "line 3: t2 created"
 
 
-def test_what_only_a_user_can_mend_is_not_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_only_a_user_can_fix_is_not_retried(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(apply, "RETRY", Backoff(0.0, 0.0))
     home = Home(t1=MISSING)
     definitions = home.definitions(TABLES)
@@ -170,7 +170,7 @@ def test_a_lost_lease_ends_it() -> None:
         Home(t1=FencedError("job.fenced", "another owner")).definitions(TABLES).apply()
 
 
-def test_a_view_over_a_refused_table_is_reported_with_it_and_tried_again_with_it() -> None:
+def test_a_view_over_a_refused_table_is_reported_with_it_and_retried_with_it() -> None:
     unknown = DefinitionError("name.unknown", "there is no table t1", "Did you mean t2?")
     broken: dict[str, HeadwaterError] = {"t1": AWAY, "v": unknown, "w": unknown, "x": unknown}
     home = Home(**broken)

@@ -139,7 +139,7 @@ def test_if_not_exists_if_exists_and_cascade() -> None:
     assert one("DROP CONNECTION c") == st.DropConnection(name="c")
 
 
-def test_the_small_statements() -> None:
+def test_short_statements_are_parsed() -> None:
     assert one("show tables") == st.Show(kind=st.Listing.TABLES)
     assert one("SHOW CREATE CONNECTION c") == st.ShowCreate(kind=st.ObjectKind.CONNECTION, name="c")
     assert one("DESC t") == one("DESCRIBE TABLE t") == st.Describe(name="t")
@@ -202,6 +202,42 @@ def test_what_cannot_be_a_table_is_none_that_a_query_reads() -> None:
     assert "big" not in query("SELECT count(*) AS big FROM items").identifiers
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT big FROM t",
+        "SELECT a, big, (big + 1), f(big) FROM t WHERE big > 1 AND x IN (big, 2)",
+        "SELECT sum(x) OVER (PARTITION BY big ORDER BY big) FROM t JOIN u ON t.id = big GROUP BY big HAVING big > 1",
+        "SELECT a FROM t ORDER BY a, big LIMIT 3",
+        "SELECT a FROM t UNION ALL SELECT big FROM u",
+    ],
+)
+def test_a_column_is_not_taken_for_a_table_of_the_same_name(text: str) -> None:
+    found = query(text).identifiers
+    assert "big" not in found and "t" in found
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT a FROM t, big",
+        "SELECT a FROM t JOIN u ON t.id = u.id, big",
+        "SELECT a FROM t JOIN u ON (t.id = u.id) LEFT JOIN big USING (id)",
+        "SELECT a FROM (t CROSS JOIN big)",
+        "SELECT (SELECT max(x) FROM big), a FROM t WHERE a IN (SELECT a FROM u)",
+        "SELECT a FROM t WHERE EXISTS (SELECT 1 FROM u, big)",
+        "WITH c AS (SELECT big FROM t) SELECT a FROM c, big",
+        "FROM t |> WHERE a > 1 |> JOIN big ON t.a = big.a",
+        "SELECT a FROM t ORDER BY a UNION ALL (TABLE big)",
+        "SELECT a FROM order, big",
+        "SELECT t.order FROM t, big",
+        "SELECT a AS group FROM t, big",
+    ],
+)
+def test_a_table_is_found_wherever_a_query_can_name_one(text: str) -> None:
+    assert "big" in query(text).identifiers
+
+
 def test_changelog_calls_are_found_with_their_exact_place() -> None:
     q = query("SELECT * FROM changelog('pg', table => 'public.t', from => 5, to => 9) a, changelog( 'x' ) b, t")
     first, second = q.changelog_calls
@@ -218,7 +254,7 @@ def test_explain_takes_a_query_and_a_mode() -> None:
     assert formatted.query.with_views(("v",)) == "SELECT a FROM v"
 
 
-def test_nothing_is_no_statement() -> None:
+def test_an_empty_text_has_no_statements() -> None:
     assert parse("") == parse(" ;; -- x\n /* /* y */ */ // z") == parse("\ufeff") == []
 
 

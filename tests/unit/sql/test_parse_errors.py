@@ -131,9 +131,15 @@ def test_other_creates_are_refused_with_what_to_do_instead(word: str) -> None:
     assert e.code == "sql.unsupported" and e.hint == REFUSED_CREATE[word]
 
 
-def test_a_misspelt_word_gets_the_nearest() -> None:
+def test_a_misspelled_word_gets_a_suggestion() -> None:
     assert refused("SELCT 1").hint == "Did you mean SELECT?"
     assert refused("SHOW CONNECTION").hint == "Did you mean SHOW CONNECTIONS?"
+
+
+def test_a_hint_names_the_statement_for_materialized_views() -> None:
+    assert refused("ALTER VIEW v SET (refresh = 'full')").hint.startswith("Write ALTER MATERIALIZED VIEW name SET")
+    assert refused("REFRESH v").hint.startswith("Write REFRESH MATERIALIZED VIEW name.")
+    assert "CREATE VIEW" not in refused("CREATE MATERIALIZED VIEW v AS INSERT INTO t SELECT 1").hint
 
 
 def test_words_like_writes_may_be_columns() -> None:

@@ -32,12 +32,12 @@ def plain(text: str) -> st.CreateView:
 
 def test_a_definition_is_ours_up_to_its_as_and_spark_s_from_there() -> None:
     text = r"""CREATE MATERIALIZED VIEW IF NOT EXISTS "it's; v" WITH (cluster.by = 'a; b\', refresh = 'FULL') AS
-SELECT 'it\'s; one', "two; 'x", `a;b` FROM t; SHOW VIEWS"""
+SELECT 'it\'s; one', "two; 'x" FROM t, `a;b`; SHOW VIEWS"""
     first, second = parse(text)
     assert isinstance(first, st.CreateMaterializedView) and second == st.Show(kind=st.Listing.VIEWS)
     assert (first.name, first.if_not_exists) == ("it's; v", True)
     assert (first.options["cluster.by"], first.options["refresh"]) == ("a; b\\", "full")
-    assert first.query.spark_text == r"""SELECT 'it\'s; one', "two; 'x", `a;b` FROM t"""
+    assert first.query.spark_text == r"""SELECT 'it\'s; one', "two; 'x" FROM t, `a;b`"""
     assert (first.line, first.query.line, second.line) == (1, 2, 2)
     assert {"t", "a;b"} <= first.query.identifiers
 
@@ -73,7 +73,7 @@ def test_options_have_defaults_and_one_form() -> None:
     assert (caught.value.code, caught.value.hint) == ("sql.unknown_option", "Did you mean refresh.interval?")
 
 
-def test_the_small_statements_about_views() -> None:
+def test_short_statements_about_views_are_parsed() -> None:
     drop = st.DropView(kind=st.ObjectKind.MATERIALIZED_VIEW, name="v", if_exists=True, cascade=True)
     assert one("DROP MATERIALIZED VIEW IF EXISTS v CASCADE") == drop
     assert one("DROP VIEW v RESTRICT") == st.DropView(kind=st.ObjectKind.VIEW, name="v")
@@ -158,7 +158,7 @@ word = some.sampled_from(
 
 
 @given(name, some.lists(word, max_size=8), some.sampled_from(["auto", "full"]), some.sampled_from(["1", "0.25"]))
-def test_a_view_s_canonical_text_is_read_back(view_name: str, words: list[str], refresh: str, interval: str) -> None:
+def test_a_views_canonical_text_is_read_back(view_name: str, words: list[str], refresh: str, interval: str) -> None:
     options = validate("materialized view", {"refresh": refresh, "refresh.interval": interval, "cluster.by": "a', b"})
     (query,) = parse(" ".join(["SELECT", *words, "x"]))
     assert isinstance(query, st.Query)

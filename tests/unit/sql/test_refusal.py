@@ -27,7 +27,15 @@ def test_a_syntax_error_shows_its_place() -> None:
     assert e.message == "line 4, column 14: Syntax error at or near end of input."
 
 
-def test_a_wrong_column_is_told_without_the_plan() -> None:
+def test_a_name_in_double_quotes_gets_backticks_as_the_hint() -> None:
+    said = (
+        "\n[PARSE_SYNTAX_ERROR] Syntax error at or near '\"Group\"'. SQLSTATE: 42601 (line 1, pos 14)\n\n== SQL ==\n…"
+    )
+    e = refusal(Exception(said), query('SELECT * FROM "Group"'))
+    assert e.code == "sql.query" and "`backticks`" in e.hint
+
+
+def test_a_wrong_column_is_reported_without_the_plan() -> None:
     said = (
         "[UNRESOLVED_COLUMN.WITH_SUGGESTION] A column, variable, or function parameter with name `x` "
         "cannot be resolved. Did you mean one of the following? [`id`]. SQLSTATE: 42703; line 1 pos 15;\n"
@@ -38,7 +46,7 @@ def test_a_wrong_column_is_told_without_the_plan() -> None:
     assert e.message.endswith("name `x` cannot be resolved. Did you mean one of the following? [`id`].")
 
 
-def test_an_error_while_it_runs_is_told_without_spark_s_settings() -> None:
+def test_an_error_while_it_runs_is_reported_without_sparks_settings() -> None:
     said = (
         "[DIVIDE_BY_ZERO] Division by zero. Use `try_divide` to tolerate divisor being 0 and return NULL instead. "
         'If necessary set "spark.sql.ansi.enabled" to "false" to bypass this error. SQLSTATE: 22012\n'
@@ -64,7 +72,7 @@ def test_an_unknown_table_is_an_unknown_name() -> None:
     assert e.hint == "SHOW TABLES lists all of them."
 
 
-def test_an_unknown_table_is_told_with_the_nearest_name() -> None:
+def test_an_unknown_table_is_reported_with_the_nearest_name() -> None:
     said = "[TABLE_OR_VIEW_NOT_FOUND] The table or view `custmers` cannot be found. Verify …\nSearch path: […]."
     e = refusal(Exception(said), query("SELECT * FROM custmers"), "", ["orders", "Customers"])
     assert (e.message, e.hint) == ("there is no table custmers", "Did you mean customers?")
@@ -90,14 +98,14 @@ def test_a_coded_cause_inside_a_stack_is_found_and_the_stack_is_not_shown() -> N
     assert (e.code, e.message) == ("sql.query", "no way")
 
 
-def test_anything_else_is_spark_s_failure_with_its_cause() -> None:
+def test_anything_else_is_sparks_failure_with_its_cause() -> None:
     said = "An error.\n: a.B: Job aborted\n\tat a.b(c)\nCaused by: java.lang.OutOfMemoryError: Java heap space\n\tat x"
     e = refusal(Exception(said), query("SELECT 1"))
     assert (e.code, e.exit_status) == ("spark.failed", 3)
     assert e.message == "Spark failed to run the query: Java heap space"
 
 
-def test_an_error_that_spark_has_no_words_for_is_told_by_its_name() -> None:
+def test_an_error_that_spark_has_no_words_for_is_reported_by_its_name() -> None:
     said = (
         "An error occurred while calling o93.sql.\n: org.apache.spark.SparkException: [INTERNAL_ERROR] "
         "Cannot find main error class 'COLUMN_IS_NOT_VARIANT_TYPE' SQLSTATE: XX000\n\tat a.b(c)"

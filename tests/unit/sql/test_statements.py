@@ -25,7 +25,7 @@ def test_a_quoted_name_is_read_back(text: str) -> None:
     some.lists(some.tuples(name, type_name), min_size=1, max_size=5, unique_by=lambda c: c[0].lower()),
     some.one_of(some.none(), some.tuples(some.one_of(some.none(), name), name)),
 )
-def test_a_table_s_canonical_text_is_read_back(
+def test_a_tables_canonical_text_is_read_back(
     table: str, columns: list[tuple[str, str]], upstream: tuple[str | None, str] | None
 ) -> None:
     first = CreateTable(
@@ -41,7 +41,7 @@ def test_a_table_s_canonical_text_is_read_back(
 
 
 @given(some.text(some.characters(exclude_categories=["Cs"], exclude_characters="\x00"), min_size=1).filter(str.strip))
-def test_an_option_s_text_is_read_back(text: str) -> None:
+def test_an_options_text_is_read_back(text: str) -> None:
     given_options = {"type": "postgres-cdc", "hostname": text, "username": text, "database.name": "d"}
     first = CreateConnection(name="c", options=validate("connection", given_options))
     (again,) = parse(first.canonical())

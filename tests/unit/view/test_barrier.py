@@ -61,7 +61,7 @@ def test_a_view_goes_only_where_its_inputs_are_and_its_interval_allows() -> None
     assert target(8, ahead, everywhere, least_rank=2) is None
 
 
-def test_a_view_whose_refresh_failed_goes_on_to_a_later_barrier() -> None:
+def test_a_view_whose_refresh_failed_continues_to_a_later_barrier() -> None:
     ahead = barriers(*range(1, 12))
     assert number_of(target(Want(last=3, inputs=frozenset()).after, ahead, everywhere)) == 8
     assert number_of(target(Want(last=3, inputs=frozenset(), begun=8).after, ahead, everywhere)) == 10
@@ -74,7 +74,7 @@ def test_common_is_the_newest_number_at_which_all_have_a_version() -> None:
     assert common(versions, [2, 3]) is common(versions, [1, 4]) is common(versions, []) is None
 
 
-def test_barriers_go_on_until_all_views_met_after_the_last_change() -> None:
+def test_barriers_continue_until_all_views_met_after_the_last_change() -> None:
     assert due(5, {1: {5}, 2: {4}}, [1, 2])
     assert due(5, {1: {5, 7}, 2: {4, 6}}, [1, 2])  # each has the change, but not at the same barrier
     assert not due(5, {1: {5, 8}, 2: {4, 8}}, [1, 2])

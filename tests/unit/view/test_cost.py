@@ -38,5 +38,24 @@ def test_recomputing_is_chosen_only_if_it_is_clearly_faster() -> None:
     assert why_full(past, 10, 9000) == ""
 
 
+def test_what_was_measured_says_nothing_about_much_larger_changes() -> None:
+    past = [Past("rows", 10, 100.0), Past("rows", 12, 100.0), Past("full", 9000, 90.0)]
+    assert why_full(past, 11, 9000) == ""
+    assert why_full(past, 800, 9000) == "", "tried, to learn what it costs"
+    assert "10%" in why_full(past, 1000, 9000)
+
+
+def test_recomputing_is_tried_once_where_its_cost_is_worth_knowing() -> None:
+    past = [Past("rows", 300, 100.0), Past("rows", 400, 100.0)]
+    assert why_full(past, 50, 9000) == ""
+    assert "learn" in why_full(past, 300, 9000)
+    assert why_full([*past, Past("full", 9000, 300.0)], 300, 9000) == ""
+
+
 def test_time_never_falls_with_more_rows() -> None:
     assert predicted([Past("rows", 100, 90.0), Past("rows", 200, 30.0)], 1_000_000) == 60.0
+
+
+def test_one_slow_recomputation_does_not_make_all_of_them_slow() -> None:
+    past = [Past("rows", 1000, 100.0), Past("rows", 3000, 300.0), Past("full", 9000, 9000.0), Past("full", 9000, 200.0)]
+    assert "recomputing took 200 ms" in why_full(past, 2500, 9000)

@@ -17,6 +17,12 @@ def test_rows_are_cut_by_the_key_of_an_input_that_makes_its_own_rows() -> None:
     assert slices(tree_of(left)) == Slices("spans", ("a",))
 
 
+def test_no_side_of_a_full_join_can_be_cut() -> None:
+    """A slice of one side would show the other side's rows as rows without a match."""
+    full = build.joined("full", A, B, [equal("a_k", "b_k")], names())
+    assert slices(tree_of(full)).kind == "hash"
+
+
 def test_an_input_that_is_read_twice_cannot_be_cut() -> None:
     again = leaf("a", "k")
     assert slices(tree_of(build.inner([A, again], []))).kind == "hash"
@@ -43,3 +49,9 @@ def test_a_scalar_sub_query_is_read_whole() -> None:
     total = grouped(B, "", call("x", "count"))
     root = build.filtered(build.with_scalar(A, total, "x", "s"), expression("a_k > s", "a_k", "s"))
     assert slices(tree_of(root, "a_k")) == Slices("spans", ("a",))
+
+
+def test_what_is_keyed_by_a_value_that_is_not_exact_is_one_slice() -> None:
+    sums = grouped(A, "a_k", call("x", "other", "a_id", exact=False))
+    assert slices(tree_of(grouped(sums, "x", call("y", "other", "a_k")), "x", "y")) == Slices("one")
+    assert slices(tree_of(sums, "a_k", "x")) == Slices("hash")

@@ -72,7 +72,7 @@ def is_mariadb(database: MyDatabase) -> bool:
     return database.server.name == "mariadb"
 
 
-def test_types_are_told_as_the_log_tells_them(my_database: MyDatabase) -> None:
+def test_types_are_described_as_the_log_describes_them(my_database: MyDatabase) -> None:
     columns = ", ".join(f"c{i} {ddl}" for i, (ddl, *_) in enumerate(TYPES))
     my_database.execute(f"CREATE TABLE t (id INT PRIMARY KEY, {columns})")
     for (ddl, name, code, facts), column in zip(TYPES, find(my_database, "t").columns[1:], strict=True):

@@ -293,7 +293,7 @@ def helped(table: MyDatabase) -> Iterator[MyDatabase]:
         "ANALYZE FORMAT=JSON DELETE FROM t",
     ],
 )
-def test_a_change_that_is_logged_as_a_statement_stops_whatever_it_may_concern(
+def test_a_change_that_is_logged_as_a_statement_stops_whatever_it_may_affect(
     helped: MyDatabase, statement: str
 ) -> None:
     if statement.startswith("ANALYZE") and not isinstance(helped.server, EmbeddedMariaDB):

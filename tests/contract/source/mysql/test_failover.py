@@ -64,7 +64,7 @@ def has(server: EmbeddedServer, table: str, rows: int) -> Any:
     return wait_for(there, f"{rows} rows in the replica", 60)
 
 
-def test_a_replica_with_the_same_transactions_goes_on(pair: tuple[EmbeddedServer, EmbeddedServer]) -> None:
+def test_a_replica_with_the_same_transactions_continues(pair: tuple[EmbeddedServer, EmbeddedServer]) -> None:
     first, second = pair
     database = MyDatabase(first, "test")
     database.execute("CREATE TABLE t (id int PRIMARY KEY, v varchar(40))")

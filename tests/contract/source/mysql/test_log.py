@@ -339,7 +339,7 @@ def test_a_table_that_is_made_from_a_query_comes_as_rows(table: MyDatabase) -> N
     assert sorted(ints(reader.read())) == [("insert", 1), ("insert", 2)]
 
 
-def test_an_altered_table_is_described_anew(table: MyDatabase) -> None:
+def test_an_altered_table_is_described_again(table: MyDatabase) -> None:
     reader = LogReader(table, ("t",))
     run(
         table,

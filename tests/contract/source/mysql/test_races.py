@@ -23,7 +23,7 @@ from headwater.source.mysql.binlog.position import Position
 from headwater.source.mysql.client.ask import binlog_events, query
 from headwater.source.mysql.client.session import is_mariadb
 from headwater.source.mysql.reach import MysqlReach
-from headwater.source.mysql.scan.cut import upstream_cut
+from headwater.source.mysql.scan.cut import MysqlCut, upstream_cut
 from headwater.source.mysql.scan.low import binlog_end
 from headwater.source.mysql.upstream import MysqlUpstream
 from support import mysql_hanging
@@ -370,3 +370,21 @@ def test_statements_in_any_charset_are_among_the_events_of_a_binlog(my_database:
         assert any("VALUES (1, '\u00f6\u00e4')" in e["info"] for e in events), events
         assert binlog_events(session, began.name, began.offset, 1)[0]["pos"] == str(began.offset)
         assert query(session, "SELECT '\u00f6'") == [("\u00f6",)], "everything else is decoded as before"
+
+
+def test_a_table_that_a_cut_sees_empty_by_a_later_truncate_is_not_read_there(
+    my_database: MyDatabase, tmp_path: Path
+) -> None:
+    """TRUNCATE is visible before it is in the binlog: a cut between the two has the place before it, without rows."""
+    my_database.execute("CREATE TABLE t (id int PRIMARY KEY)")
+    my_database.execute("INSERT INTO t VALUES (1)")
+    table, endpoint = bench(my_database, tmp_path, "t"), my_database.endpoint
+    with upstream_cut(endpoint, print, may_lock=True) as before:
+        place = Position.parse(before.position)
+    my_database.execute("TRUNCATE t")
+    with upstream_cut(endpoint, print, may_lock=True) as after, after.scan(table.table) as scan:
+        assert scan is not None, "an empty table can be read"
+    with upstream_cut(endpoint, print, may_lock=True) as after:
+        between = MysqlCut(endpoint, after._session, place, after._life)
+        with between.scan(table.table) as spoiled:
+            assert spoiled is None

@@ -51,7 +51,7 @@ def refused(to: MyDatabase, /, **changed: Any) -> HeadwaterError:
     return e.value
 
 
-def test_a_wrong_password_is_said_without_any_password(my_database: MyDatabase) -> None:
+def test_a_wrong_password_is_reported_without_any_password(my_database: MyDatabase) -> None:
     e = refused(my_database, password="Geheim-wörd")
     address = f"127.0.0.1:{my_database.server.port}"
     assert e.code == "source.authentication" and e.retry is Retry.AFTER_FIX
@@ -74,7 +74,7 @@ def test_passwords_of_any_characters_open_a_session(my_database: MyDatabase) -> 
         my_database.execute("DROP USER umlaut@'127.0.0.1'")
 
 
-def test_a_locked_account_and_an_expired_password_are_said(my_database: MyDatabase) -> None:
+def test_a_locked_account_and_an_expired_password_are_reported(my_database: MyDatabase) -> None:
     my_database.execute("CREATE USER idle@'127.0.0.1' IDENTIFIED BY 'idle' ACCOUNT LOCK")
     try:
         my_database.execute(f"GRANT SELECT ON `{my_database.name}`.* TO idle@'127.0.0.1'")
@@ -96,7 +96,7 @@ def test_a_server_that_accepts_and_says_nothing_is_given_up(mariadb_database: My
     assert time.monotonic() - began < 20
 
 
-def test_a_session_that_is_ended_is_tried_again(my_database: MyDatabase) -> None:
+def test_a_session_that_is_ended_is_retried(my_database: MyDatabase) -> None:
     with my_database.endpoint.connect() as session:
         my_database.execute(f"KILL {session.thread_id()}")
         for _ in range(2):  # the server's refusal, then a session that is known to be closed
@@ -105,7 +105,7 @@ def test_a_session_that_is_ended_is_tried_again(my_database: MyDatabase) -> None
             assert e.value.code == "source.disconnected" and e.value.retry is Retry.AUTO
 
 
-def test_a_table_that_stays_locked_is_tried_again(my_database: MyDatabase) -> None:
+def test_a_table_that_stays_locked_is_retried(my_database: MyDatabase) -> None:
     my_database.execute("CREATE TABLE t (id INT PRIMARY KEY)")
     with my_database.connect() as other, other.cursor() as cursor, my_database.endpoint.connect() as session:
         cursor.execute("LOCK TABLES t WRITE")
@@ -126,7 +126,7 @@ def test_an_error_of_a_statement_holds_no_values(my_database: MyDatabase) -> Non
         assert gone.value.code == "data.schema_changed"
 
 
-def test_a_plugin_that_lacks_a_package_is_said_with_another_way() -> None:
+def test_a_plugin_that_lacks_a_package_is_reported_with_another_way() -> None:
     address = Address("db", 3306, "u", "d")
     missing = translate(address, RuntimeError("'pynacl' package is required for ed25519_password auth method"))
     assert missing.code == "source.authentication" and "mysql_native_password" in missing.hint
@@ -162,7 +162,7 @@ def test_a_server_without_tls_is_refused_where_tls_is_required(mariadb_database:
     assert e.code == "source.unreachable" and "no TLS" in e.message and e.retry is Retry.AFTER_FIX
 
 
-def test_a_server_that_starts_anew_keeps_its_rows_and_its_identity_but_has_another_life(
+def test_a_server_that_starts_again_keeps_its_rows_and_its_identity_but_has_another_life(
     my_server: EmbeddedServer,
 ) -> None:
     with type(my_server)() as server:

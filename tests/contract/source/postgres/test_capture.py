@@ -123,7 +123,7 @@ def test_a_server_without_a_logical_log_fails_visibly(tmp_path: Path) -> None:
             assert error is not None and error["code"] == "source.wal_level"
 
 
-def test_a_publication_that_is_gone_or_made_anew_fails_visibly(database: Any, tmp_path: Path) -> None:
+def test_a_publication_that_is_gone_or_made_again_fails_visibly(database: Any, tmp_path: Path) -> None:
     upstream = Upstream.prepare(database.dsn)
     with captured(tmp_path, upstream) as c:
         c.start()

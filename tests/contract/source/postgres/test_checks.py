@@ -107,7 +107,9 @@ def test_old_versions_and_standbys_are_refused(pg: EmbeddedPostgres) -> None:
         *[("", False), ("standby1, standby2", False), ('ANY 2 (a, "b*")', False)],
     ],
 )
-def test_a_synchronous_standby_pattern_that_catches_us_is_told(pg: EmbeddedPostgres, names: str, warned: bool) -> None:
+def test_a_synchronous_standby_pattern_that_catches_us_is_reported(
+    pg: EmbeddedPostgres, names: str, warned: bool
+) -> None:
     from dataclasses import replace
 
     with pg.connect() as session:

@@ -60,7 +60,7 @@ def test_an_idle_database_keeps_no_log_of_a_busy_neighbour(database: Any, tmp_pa
         pg.execute(f"DROP DATABASE {database.name}_busy WITH (FORCE)")
 
 
-def test_commits_that_wait_for_our_reader_are_told_at_create_and_by_status(
+def test_commits_that_wait_for_our_reader_are_reported_at_create_and_by_status(
     alone: EmbeddedPostgres, tmp_path: Path
 ) -> None:
     text = definitions(Database(alone, "postgres"), ())

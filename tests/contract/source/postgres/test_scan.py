@@ -180,7 +180,7 @@ def test_another_life_of_the_server_is_told_apart(server: EmbeddedPostgres, tmp_
     assert first == second != scan_span(table.job(WHOLE)).server_life
 
 
-def test_a_server_that_dies_in_the_middle_leaves_no_file_and_is_tried_again(
+def test_a_server_that_dies_in_the_middle_leaves_no_file_and_is_retried(
     server: EmbeddedPostgres, tmp_path: Path
 ) -> None:
     server.execute("CREATE TABLE t (id int PRIMARY KEY, v text)")

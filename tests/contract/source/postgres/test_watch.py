@@ -167,7 +167,7 @@ def test_what_happens_to_a_column_that_nobody_follows_is_no_finding(after: After
     assert events(after("plain", "ALTER TABLE plain ALTER c TYPE int USING c + 1", names=("a", "b"))) == [Event.REFILED]
 
 
-def test_a_column_that_comes_or_goes_is_told(session: Any) -> None:
+def test_a_column_that_comes_or_goes_is_reported(session: Any) -> None:
     relation = relation_of(session, "plain")
     before = look_at(session, relation)
     session.execute("ALTER TABLE plain ADD COLUMN d int DEFAULT 4, DROP COLUMN c")

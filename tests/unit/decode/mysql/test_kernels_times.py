@@ -33,7 +33,7 @@ def fraction(micros: int, digits: int) -> bytes:
 
 
 @given(st.lists(st.none() | DATES, max_size=9))
-def test_dates(values: list[Any]) -> None:
+def test_dates_are_decoded_and_impossible_ones_counted(values: list[Any]) -> None:
     data = [None if v is None else (v[0] << 9 | v[1] << 5 | v[2]).to_bytes(3, "little") for v in values]
     decoded = decode(data, of("date", 10))
     assert decoded.array.to_pylist() == [dt.date(*v) if v and exists(*v) else None for v in values]
@@ -43,7 +43,7 @@ def test_dates(values: list[Any]) -> None:
 
 
 @given(st.lists(st.none() | st.tuples(DATES, CLOCKS), max_size=9), DIGITS)
-def test_datetimes(values: list[Any], digits: int) -> None:
+def test_datetimes_are_decoded_with_their_fraction(values: list[Any], digits: int) -> None:
     data, expected, texts = [], [], []
     for v in values:
         if v is None:
@@ -67,7 +67,7 @@ def test_datetimes(values: list[Any], digits: int) -> None:
 
 
 @given(st.lists(st.none() | st.tuples(st.integers(0, 2**32 - 1), st.integers(0, 999_999)), max_size=9), DIGITS)
-def test_timestamps(values: list[Any], digits: int) -> None:
+def test_timestamps_are_decoded_with_their_fraction(values: list[Any], digits: int) -> None:
     values = [v and (v[0], cut(v[1], digits)) for v in values]
     data = [None if v is None else v[0].to_bytes(4, "big") + fraction(v[1], digits) for v in values]
     moments = [
@@ -93,7 +93,7 @@ def test_timestamps(values: list[Any], digits: int) -> None:
     ),
     DIGITS,
 )
-def test_times(values: list[Any], digits: int) -> None:
+def test_times_are_decoded_with_their_fraction(values: list[Any], digits: int) -> None:
     size = (digits + 1) // 2
     data: list[bytes | None] = []
     texts: list[str | None] = []

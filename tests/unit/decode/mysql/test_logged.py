@@ -95,7 +95,7 @@ def test_an_unsigned_integer_beyond_63_bits_is_not_kept_in_a_signed_one() -> Non
 
 
 @given(integers(), st.integers(1, 38), st.integers(0, 38))
-def test_integers_as_decimals(given_: Any, precision: int, scale: int) -> None:
+def test_integers_become_decimals_where_they_fit(given_: Any, precision: int, scale: int) -> None:
     upstream, values = given_
     scale = min(scale, precision)
     decoded = decode(packed(values, upstream), upstream, f"DECIMAL({precision},{scale})")
@@ -119,7 +119,7 @@ def test_an_integer_of_exactly_one_digit_too_many_is_not_kept(
 
 
 @given(integers())
-def test_integers_as_text(given_: Any) -> None:
+def test_integers_become_text(given_: Any) -> None:
     upstream, values = given_
     decoded = decode(packed(values, upstream), upstream, "STRING")
     assert decoded.array.to_pylist() == [None if v is None else str(v) for v in values]
@@ -223,7 +223,7 @@ def same(a: Any, b: Any) -> bool:
 
 
 @given(st.lists(st.none() | st.integers(0, 255), max_size=9))
-def test_years(values: list[int | None]) -> None:
+def test_years_are_decoded_as_numbers_and_as_text(values: list[int | None]) -> None:
     data = [None if v is None else bytes([v]) for v in values]
     years = [v if not v else 1900 + v for v in values]
     assert decode(data, of("year", 13)).array.to_pylist() == years
@@ -231,7 +231,7 @@ def test_years(values: list[int | None]) -> None:
 
 
 @given(st.lists(st.none() | st.binary(min_size=1, max_size=8), max_size=9), st.sampled_from(["BINARY", "STRING"]))
-def test_bits(values: list[bytes | None], lake: str) -> None:
+def test_bits_are_decoded_as_bytes_and_as_text(values: list[bytes | None], lake: str) -> None:
     shown = values if lake == "BINARY" else [None if v is None else "0x" + v.hex().upper() for v in values]
     assert decode(values, of("bit", 16, 0, length=64), lake).array.to_pylist() == shown
 
@@ -265,7 +265,7 @@ def test_geometries_lose_their_srid(values: list[bytes | None]) -> None:
 
 
 @given(st.lists(st.none() | st.lists(st.floats(width=32, allow_nan=False), max_size=5), max_size=9))
-def test_vectors(values: list[list[float] | None]) -> None:
+def test_vectors_are_decoded_as_floats_and_as_doubles(values: list[list[float] | None]) -> None:
     stored = [None if v is None else struct.pack(f"<{len(v)}f", *v) for v in values]
     assert same(decode(stored, of("vector", 242, 4)).array.to_pylist(), values)
     assert same(decode(stored, of("vector", 242, 4), "ARRAY<DOUBLE>").array.to_pylist(), values)
@@ -274,7 +274,7 @@ def test_vectors(values: list[list[float] | None]) -> None:
 
 
 @given(st.lists(st.none() | st.integers(0, 3), max_size=9))
-def test_enumerations(values: list[int | None]) -> None:
+def test_enumerations_are_decoded_to_their_labels(values: list[int | None]) -> None:
     upstream = of("enum", 247, 2, labels=("a", "b,c", "€"))
     data = [None if v is None else struct.pack("<H", v) for v in values]
     assert decode(data, upstream).array.to_pylist() == [None if v is None else ("", "a", "b,c", "€")[v] for v in values]
@@ -283,7 +283,7 @@ def test_enumerations(values: list[int | None]) -> None:
 
 
 @given(st.lists(st.none() | st.integers(0, 2**12 - 1), max_size=9))
-def test_sets(values: list[int | None]) -> None:
+def test_sets_are_decoded_to_their_labels(values: list[int | None]) -> None:
     labels = tuple(f"m{i}" for i in range(12))
     data = [None if v is None else struct.pack("<H", v) for v in values]
     named = [None if v is None else ",".join(m for i, m in enumerate(labels) if v >> i & 1) for v in values]

@@ -286,7 +286,7 @@ def test_a_bound_becomes_a_literal_of_its_columns_type(of: KeyColumn, text: str,
         (key_column("json"), "{}"),
     ],
 )
-def test_a_bound_that_is_no_value_of_its_column_is_refused(of: KeyColumn, text: str) -> None:
+def test_a_bound_that_is_not_a_value_of_its_column_is_refused(of: KeyColumn, text: str) -> None:
     with pytest.raises(DataError) as e:
         literal(of, text)
     assert e.value.code == "data.key_value" and text not in e.value.message

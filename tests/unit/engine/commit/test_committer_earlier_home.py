@@ -60,7 +60,7 @@ def test_the_names_are_those_of_the_version_before(b: Commits) -> None:
     assert log_of(b) == (None, 1, None)
 
 
-def test_it_goes_on_under_one_id(b: Commits) -> None:
+def test_it_continues_under_one_id(b: Commits) -> None:
     b.scan(1, [11], high=10)
     b.log(2, position=60)
     assert b.restart().recover() is None and b.cover() is not None

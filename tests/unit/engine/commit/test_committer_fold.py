@@ -210,7 +210,7 @@ def test_giving_up_a_fold_may_itself_die_and_is_not_taken_for_the_fold(
     assert b.relation.base_version == b.delta_version() == version, "and it is not given up twice"
 
 
-def test_a_merge_that_fails_leaves_no_intent_and_can_be_tried_again(b: Commits) -> None:
+def test_a_merge_that_fails_leaves_no_intent_and_can_be_retried(b: Commits) -> None:
     covered(b)
 
     def refused() -> None:

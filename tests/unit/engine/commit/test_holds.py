@@ -112,7 +112,7 @@ def test_a_holder_that_is_added_is_listed_and_respected(log: Log, monkeypatch: p
 
 
 @pytest.mark.parametrize("look", [lowest, holds])
-def test_each_table_s_layouts_are_read_once_however_many_readers_there_are(
+def test_each_tables_layouts_are_read_once_however_many_readers_there_are(
     log: Log, monkeypatch: pytest.MonkeyPatch, look: Callable[[Connection, ConnectionInfo], object]
 ) -> None:
     looks: list[int] = []

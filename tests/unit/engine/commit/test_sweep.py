@@ -91,7 +91,7 @@ def clean(based: Based) -> None:
     Sweeper(based.home, based.leases).sweep()
 
 
-def test_a_repeated_task_s_files_stay_while_one_of_its_attempts_may_be_recorded_and_go_then(based: Based) -> None:
+def test_a_repeated_tasks_files_stay_while_one_of_its_attempts_may_be_recorded_and_go_then(based: Based) -> None:
     span = begin(based)
     lost, kept = (write(based, scan_label(span)) for _ in range(2))
     clean(based)
@@ -186,7 +186,7 @@ def test_a_version_that_can_be_read_is_looked_up_where_the_log_does_not_tell(bas
     assert not there(based, stray) and all(storage.exists(f"{path}/{name}") for name in needed)
 
 
-def test_a_fold_s_files_stay_until_it_is_known_that_it_is_never_made(based: Based) -> None:
+def test_a_folds_files_stay_until_it_is_known_that_it_is_never_made(based: Based) -> None:
     based.fill()
     with based.meta.write() as c:
         intent = intents.add(c, based.id, Fold(0, 1, ()), based.home.storage.life())
@@ -276,7 +276,7 @@ def test_runs_and_merged_segments_that_nobody_recorded_go_unless_they_are_being_
     assert found == {merged: False, captured: True, recorded: True, unrecorded: False}
 
 
-def test_a_base_that_is_damaged_keeps_no_other_from_being_looked_at(based: Based) -> None:
+def test_a_base_that_is_damaged_does_not_stop_the_others_from_being_checked(based: Based) -> None:
     span = begin(based)
     left = write(based, scan_label(span))
     with based.meta.write() as c:

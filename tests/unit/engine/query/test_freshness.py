@@ -60,25 +60,25 @@ def fail(home: Home, state: ConnectionState) -> None:
         connections.set_state(c, 1, state, SourceError("source.unreachable", "gone", "Start it."))
 
 
-def test_without_a_server_the_silence_is_said(home: Home) -> None:
+def test_without_a_server_the_silence_is_reported(home: Home) -> None:
     assert said(home, None) == ["shop: 12 min behind: no server is running"]
     assert said(home, None, ids=(), names=("OTHER",)) == ["other: 12 min behind: no server is running"]
     assert said(home, None, ids=()) == []
 
 
 @pytest.mark.parametrize("state", [ConnectionState.RETRYING, ConnectionState.FAILED])
-def test_an_upstream_that_is_away_is_said_with_the_reason(home: Home, state: ConnectionState) -> None:
+def test_an_upstream_that_is_away_is_reported_with_the_reason(home: Home, state: ConnectionState) -> None:
     fail(home, state)
     # an old lag that the server remembers is no comfort
     assert said(home, Serving(0.0)) == said(home, None) == ["shop: 12 min behind: source.unreachable"]
 
 
-def test_a_lag_is_said_when_it_is_worth_it(home: Home) -> None:
+def test_a_lag_is_reported_when_it_is_long_enough(home: Home) -> None:
     assert said(home, Serving(0.0)) == said(home, Serving(3.0)) == []
     assert said(home, Serving(200.0)) == ["shop: 3 min behind: catching up"]
 
 
-def test_a_capture_that_runs_and_is_not_heard_from_is_said(home: Home) -> None:
+def test_a_capture_that_runs_and_is_not_heard_from_is_reported(home: Home) -> None:
     assert said(home, Serving(None)) == ["shop: 12 min behind: nothing has been heard from the upstream"]
     moved(home, 20.0)
     assert said(home, Serving(None)) == [], "two heartbeats may be late"
@@ -93,13 +93,13 @@ def moved(home: Home, seconds_ago: float) -> None:
         c.execute(sa.update(connection).values(position_at=time.time() - seconds_ago))
 
 
-def test_of_a_connection_that_has_no_changelog_yet_nothing_is_said(home: Home) -> None:
+def test_nothing_is_reported_about_a_connection_without_a_changelog(home: Home) -> None:
     with home.meta.write() as c:
         c.execute(sa.update(connection).values(position=""))
     assert said(home, None) == []
 
 
-def test_changes_that_no_epoch_shows_are_said(home: Home) -> None:
+def test_changes_that_no_epoch_shows_are_reported(home: Home) -> None:
     with home.meta.write() as c:
         epoch = epochs.publish(c, [EpochEntry(1, 5, "0/8")], {})
         c.execute(sa.update(connection).where(connection.c.id == 1).values(committed_index=9))

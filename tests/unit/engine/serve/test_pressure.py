@@ -77,7 +77,7 @@ def test_it_waits_for_the_table_that_is_folded_least(lake: Lake) -> None:
     assert (job, error.code) == ("pause", "changelog.ahead")
 
 
-def test_it_goes_on_once_folds_have_worked_off_enough(lake: Lake) -> None:
+def test_it_continues_once_folds_have_worked_off_enough(lake: Lake) -> None:
     lake.folded("t", 0)
     assert lake.look(lake.size - 1)
     lake.folded("t", 1)
@@ -89,7 +89,7 @@ def test_it_goes_on_once_folds_have_worked_off_enough(lake: Lake) -> None:
     assert lake.log.home.live.failures.of(connection=lake.log.id) == []
 
 
-def test_no_limit_holds_nobody(lake: Lake) -> None:
+def test_without_a_limit_no_capture_waits(lake: Lake) -> None:
     lake.folded("t", 0)
     assert lake.look(1)
     assert not lake.look(0)

@@ -161,7 +161,7 @@ def test_a_capture_that_cannot_begin_says_why_until_another_can(supervised: Supe
     wait_for(lambda: not failures(supervised), "what is over is not shown")
 
 
-def test_a_capture_is_told_once_to_wait_and_once_to_go_on(supervised: Supervised) -> None:
+def test_a_capture_is_told_once_to_wait_and_once_to_continue(supervised: Supervised) -> None:
     for wanted in ({1}, {1, 2}, set(), {2}, {1}, set()):
         supervised.pause(wanted)
     wait_for(lambda: len(supervised.told()) >= 4, "it is told")

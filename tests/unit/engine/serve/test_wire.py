@@ -184,7 +184,7 @@ def test_a_file_that_a_killed_server_left_is_nobody(tmp_path: Path) -> None:
     assert not (tmp_path / SOCKET).exists()
 
 
-def test_a_home_may_lie_deeper_than_the_kernel_s_limit(tmp_path: Path) -> None:
+def test_a_home_may_lie_deeper_than_the_kernels_limit(tmp_path: Path) -> None:
     deep = tmp_path / ("d" * 100) / ("e" * 100)
     deep.mkdir(parents=True)
     listener = wire.serve(deep / SOCKET, lambda m: m)

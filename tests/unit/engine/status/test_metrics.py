@@ -155,7 +155,7 @@ def test_a_running_server_has_a_value_for_every_metric_that_is_not_an_error(home
     assert missing == {"headwater_errors_total", "headwater_table_estimated_rows"}
 
 
-def test_without_a_server_only_what_meta_knows_is_said(home: Home) -> None:
+def test_without_a_server_only_what_meta_knows_is_reported(home: Home) -> None:
     home.live.counters.add("headwater_errors_total", of="source.unreachable")
     names = {f.metric.name for f in collect(home, None)}
     assert "headwater_tables" in names and "headwater_captured_changes_total" in names

@@ -71,7 +71,7 @@ def test_rows_in_all_are_the_upstreams_estimate_until_more_were_read() -> None:
     assert estimated_rows(Progress()) is None
 
 
-def test_the_time_left_is_said_only_where_it_can_be_estimated() -> None:
+def test_the_time_left_is_reported_only_where_it_can_be_estimated() -> None:
     assert seconds_left(progress(2, 5, 2000, estimate=9000), 100.0) == 70.0
     assert seconds_left(progress(2, 5, 2000, estimate=9000), 0.0) is None
     assert seconds_left(progress(5, 5, 2000, estimate=9000), 100.0) is None

@@ -124,7 +124,7 @@ def test_the_cut_of_an_idle_upstream_moves_without_an_epoch(home: Home) -> None:
     assert one(home).position == "0/10", "changes that no epoch shows yet are not in the cut"
 
 
-def test_what_a_table_waits_for_is_said_in_words(home: Home) -> None:
+def test_what_a_table_waits_for_is_shown_as_text(home: Home) -> None:
     id = table(home, "orders", TableState.WAITING)
     assert one(home).waiting_for == "a server: start `headwater run`"
     assert one(home, Serving({id: "process 4711, 12 s old"})).waiting_for == "process 4711, 12 s old"
@@ -138,7 +138,7 @@ def test_what_a_table_waits_for_is_said_in_words(home: Home) -> None:
     assert one(home, Serving()).waiting_for == "connection pg"
 
 
-def test_a_rate_limit_is_told_and_0_waits_for_another(home: Home) -> None:
+def test_a_rate_limit_is_reported_and_0_waits_for_another(home: Home) -> None:
     id = table(home, "orders")
     for limit, waits, note in (("8000", "", "limited to 8,000 rows/s"), ("0", "ALTER TABLE orders SET", "")):
         with home.meta.write() as c:
@@ -181,7 +181,7 @@ def test_a_cancelled_backfill_says_what_its_rows_do_not_hold(home: Home) -> None
     assert "cancelled" in one(home).note
 
 
-def test_an_error_comes_with_its_way_out_and_whether_it_is_tried_again(home: Home) -> None:
+def test_an_error_comes_with_its_way_out_and_whether_it_is_retried(home: Home) -> None:
     table(home, "orders")
     failure = SourceError("source.unreachable", "no answer", "Start it.", Retry.AUTO)
     with home.meta.write() as c:

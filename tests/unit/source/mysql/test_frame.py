@@ -264,7 +264,7 @@ UNREADABLE = {
 
 @pytest.mark.parametrize("content", UNREADABLE.values(), ids=UNREADABLE)
 @pytest.mark.parametrize("table", ["t", "of nobody"])
-def test_a_description_that_cannot_be_read_concerns_its_table_only(content: bytes, table: str) -> None:
+def test_a_description_that_cannot_be_read_affects_its_table_only(content: bytes, table: str) -> None:
     log = HandMade()
     log.begin()
     log.query("BEGIN")

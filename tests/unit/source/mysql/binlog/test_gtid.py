@@ -96,7 +96,7 @@ def test_positions_compare_by_number_and_not_as_text() -> None:
     assert str(old.at(new.number, "")) == "binlog.1000000:4"
 
 
-def test_a_text_that_is_no_position_is_refused() -> None:
+def test_a_text_that_is_not_a_position_is_refused() -> None:
     with pytest.raises(DataError):
         Position.parse("0/16B3748")
 

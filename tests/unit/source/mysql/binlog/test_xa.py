@@ -39,5 +39,5 @@ def test_a_statement_that_may_end_a_prepared_transaction_is_known(text: str) -> 
         "XACOMMIT 'a'",
     ],
 )
-def test_others_are_not(text: str) -> None:
+def test_other_statements_do_not_end_a_prepared_transaction(text: str) -> None:
     assert not ends_prepared(text)

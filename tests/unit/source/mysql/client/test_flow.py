@@ -127,7 +127,7 @@ def test_the_format_says_whether_checksums_follow() -> None:
     assert [m for _, m in messages] == [plain[:-4], xid]
 
 
-def test_offsets_beyond_4_gb_go_on() -> None:
+def test_offsets_continue_beyond_4_gb() -> None:
     ends = [4_294_967_000, 4_294_967_290, 4_294_967_300, 4_294_968_000]
     messages = read(wire(ROTATE, *(b"\0" + event(ev.XID, b"", end) for end in ends)), [4096])
     assert [number & (1 << 36) - 1 for number, _ in messages] == ends
@@ -166,7 +166,7 @@ def test_an_end_of_the_flow_says_why(packet: bytes, number: int, text: str) -> N
     assert (e.value.number, e.value.text) == (number, text)
 
 
-def test_a_reason_that_comes_together_with_the_end_is_told() -> None:
+def test_a_reason_that_comes_together_with_the_end_is_reported() -> None:
     flow = Flow(Blocks(wire(ROTATE, b"\xff\xd4\x04#HY000purged"), [4096], hangs_up=True), PLACE, True)  # type: ignore[arg-type]
     assert flow.fill()
     with pytest.raises(Refused, match="purged"):

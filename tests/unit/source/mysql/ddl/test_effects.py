@@ -74,7 +74,7 @@ def of(text: str, mode: int = s.STRICT, *, mariadb: bool = True) -> list[Effect]
         ("XA END X'31'", []),
     ],
 )
-def test_a_statement_does_this(text: str, expected: list[tuple[str, str, str]]) -> None:
+def test_a_statement_has_these_effects(text: str, expected: list[tuple[str, str, str]]) -> None:
     found = [(e.does, e.schema, e.table) for e in of(text)]
     assert list(dict.fromkeys(found)) == list(dict.fromkeys(expected))
 

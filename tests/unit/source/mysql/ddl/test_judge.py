@@ -187,7 +187,7 @@ def test_what_may_change_a_value_or_the_key_stops_the_table(clauses: str) -> Non
     assert judged(clauses) != ""
 
 
-def test_a_session_that_is_not_strict_may_change_any_value_that_it_defines_anew() -> None:
+def test_a_session_that_is_not_strict_may_change_any_value_that_it_defines_again() -> None:
     for clauses in ("MODIFY v INT NOT NULL", "MODIFY name VARCHAR(20)", "CONVERT TO CHARACTER SET utf8mb4"):
         assert judged(clauses) == ""
         assert judged(clauses, mode=0) != ""
@@ -247,7 +247,7 @@ def test_a_conversion_may_put_a_text_of_the_key_in_another_order() -> None:
     assert judged(convert, taken=(Taken(TEXT_KEY, ("s",)),), primary=frozenset({"s"})) != ""
 
 
-def test_a_text_of_the_key_whose_order_is_unknown_may_not_be_defined_anew() -> None:
+def test_a_text_of_the_key_whose_order_is_unknown_may_not_be_defined_again() -> None:
     unknown = {"taken": (Taken(COLUMNS, ("name",)),), "primary": frozenset({"name"})}
     assert judged("MODIFY name VARCHAR(20) COLLATE utf8mb4_bin", **unknown) != ""
     assert judged("ADD x INT", **unknown) == ""
@@ -319,7 +319,7 @@ def test_a_declared_key_rests_on_an_index_that_may_go() -> None:
     assert judged("MODIFY v INT", **declared) != ""
 
 
-def test_a_key_that_rests_on_an_index_goes_on_when_the_primary_key_changes() -> None:
+def test_a_key_that_rests_on_an_index_continues_when_the_primary_key_changes() -> None:
     columns = (COLUMNS[0], column("v", "int", unique=True))
     declared = {"taken": (Taken(columns, ("v",)),)}
     for clauses in ("DROP PRIMARY KEY", "DROP PRIMARY KEY, ADD PRIMARY KEY (id, v)"):

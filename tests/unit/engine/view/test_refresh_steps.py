@@ -1,0 +1,68 @@
+"""What the next step of a view is, by what meta knows of its inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from sqlalchemy.engine import Connection
+
+from headwater.engine.home import Home
+from headwater.engine.view.refresh import Step, plan_step, stand_still
+from headwater.errors import JobError, Retry
+from headwater.meta import epochs, relations, views
+from headwater.model import TableState
+from support.defined import home_with
+from support.followed import followed, layout
+from support.owned import serving
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Iterator[Home]:
+    with home_with(tmp_path) as home:
+        yield home
+
+
+def step(c: Connection, view: int, last: int, target: int) -> Step | None:
+    return plan_step(c, relations.get(c, view), last, target)
+
+
+def test_a_table_that_was_read_again_has_changed_although_its_log_has_no_change(home: Home) -> None:
+    with home.meta.write() as c:
+        table, view, last = followed(c)
+        still = epochs.publish(c, [], {}).id
+        epochs.publish(c, [], {table: layout(table, 3, complete=False)})
+        target = epochs.publish(c, [], {table: layout(table, 3)}).id
+        quiet, moved = step(c, view, last, still), step(c, view, last, target)
+    assert quiet is not None and quiet.quiet
+    assert moved is not None and not moved.quiet and moved.obstacle == "part of t was read again"
+
+
+def test_a_view_goes_nowhere_over_a_table_that_has_failed(home: Home) -> None:
+    with home.meta.write() as c:
+        table, view, last = followed(c)
+        target = epochs.publish(c, [], {}).id
+        assert step(c, view, last, target) is not None
+        relations.set_state(c, table, TableState.FAILED, JobError("view.failed", "it failed", "", Retry.AUTO))
+        assert step(c, view, last, target) is None
+
+
+def test_a_table_of_a_block_that_is_not_complete_is_not_read_by_a_view(home: Home) -> None:
+    with home.meta.write() as c:
+        _, view, last = followed(c, block=7)
+        assert step(c, view, last, epochs.publish(c, [], {}).id) is None
+
+
+def test_a_view_without_changes_gets_no_version_at_a_barrier_that_was_pruned_meanwhile(home: Home) -> None:
+    with home.meta.write() as c:
+        leases, (_, view, last) = serving(c), followed(c)
+        pruned, kept = (epochs.publish(c, [], {}).id for _ in range(2))
+        views.add_barrier(c, kept)
+        steps = [step(c, view, last, target) for target in (pruned, kept)]
+    for found in steps:
+        assert found is not None and found.quiet
+        stand_still(home, leases, [found], {})
+        with home.meta.read() as c:
+            wanted = last if found.target.id == pruned else kept
+            assert views.last_version(c, view) == wanted, "its last version is where its next step begins"
