@@ -22,3 +22,7 @@ CREATE TABLE orders (
 
 -- columns, types and key as upstream
 CREATE TABLE shipments FROM CONNECTION shop TABLE 'public.shipments';
+
+-- the rows of a query, stored and kept up to date
+CREATE MATERIALIZED VIEW revenue AS
+SELECT customer_name, count(*) AS orders, sum(price) AS revenue FROM orders GROUP BY customer_name;
