@@ -49,6 +49,18 @@ def total(hw: Any, *tables: str) -> int:
     return int(row["s"])
 
 
+def test_a_correlated_sub_query_can_be_selected_from_tables_with_changes(hw: Any, database: Any) -> None:
+    database.execute("UPDATE t SET v = v + 1")
+    database.execute("UPDATE u SET v = v + 1")
+    wait_for(lambda: total(hw, "t", "u") == 130, "the changes are seen")
+    exists = "EXISTS (SELECT 1 FROM u WHERE u.id = t.id AND u.v > 6)"
+    found = hw.sql(f"SELECT t.id, {exists} AS high, t.v IN (SELECT u.id FROM u WHERE u.v > t.id) AS low FROM t")[0]
+    rows = {r["id"]: (r["high"], r["low"]) for r in found.rows.to_pylist()}
+    assert rows == {i: (i + 1 > 6, i + 1 <= 10) for i in range(1, 11)}
+    grouped = f"SELECT high, count(*) AS n FROM (SELECT {exists} AS high FROM t) GROUP BY high"
+    assert {r["high"]: r["n"] for r in hw.sql(grouped)[0].rows.to_pylist()} == {True: 5, False: 5}
+
+
 def test_a_view_is_kept_while_its_rows_are_the_same_and_made_again_when_they_change(
     hw: Any, database: Any, made: Counter[str]
 ) -> None:

@@ -29,6 +29,7 @@ from headwater.relation.keys import in_any, literal, same
 from headwater.relation.layers import groups
 from headwater.relation.overlay import Overlay
 from headwater.relation.schema import GONE, UPSERT, quoted
+from headwater.relation.session import reading
 from headwater.settings.table import DEFAULTS, Settings
 from headwater.source.names import FROM_LAYER, OP
 from headwater.storage import Storage
@@ -62,14 +63,14 @@ def fold(
     if overlay.holes.num_rows:
         raise must_scan_again(relation, overlay.holes.num_rows)
     base.ensure_unreached(storage, relation.base_path, app_id, version)
-    own = session.newSession()  # the transaction's id is a session setting
+    own = reading(session)  # the transaction's id is a session setting
     transaction = _numbered(app_id, version)
     newest = base.current_version(storage, relation.base_path)
     few = base.few_files(storage, relation.base_path, newest)
     small = few if few is not None and few.bytes < settings.replaced_bytes else None
     if small:
         transaction["spark.databricks.delta.merge.deletionVectors.persistent"] = "false"
-    for name, value in {"spark.sql.session.timeZone": "UTC", **(conf or {}), **transaction}.items():
+    for name, value in {**(conf or {}), **transaction}.items():
         own.conf.set(name, value)
     exact = layout.complete and layout.base_version == newest  # the base holds exactly what the layout shows
     if (
@@ -119,7 +120,7 @@ def remove(
 
     Runs once per (app_id, version), and never after that number has passed: the new rows may be there by then.
     """
-    own = session.newSession()
+    own = reading(session)
     for name, value in _numbered(app_id, version).items():
         own.conf.set(name, value)
     target = DeltaTable.forPath(own, storage.address(relation.base_path))

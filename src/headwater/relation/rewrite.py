@@ -21,6 +21,7 @@ from headwater.relation import commits
 from headwater.relation.base import RANGED, as_numbers
 from headwater.relation.delta import delta_table
 from headwater.relation.schema import ordering, quoted
+from headwater.relation.session import reading
 from headwater.relation.upkeep import SMALL_BYTES, TARGET_BYTES, BaseFile, Rewrite, Way
 from headwater.storage import Storage
 
@@ -52,8 +53,7 @@ def look(storage: Storage, relation: RelationInfo) -> tuple[int, list[BaseFile]]
 
 def rewrite(session: SparkSession, storage: Storage, relation: RelationInfo, way: Rewrite) -> None:
     """Executes a rewrite in its own session. The newest version holds the same rows as before."""
-    own = session.newSession()
-    own.conf.set("spark.sql.session.timeZone", "UTC")
+    own = reading(session)
     path = storage.address(relation.base_path)
     if way.way is Way.COMPACT:
         own.conf.set("spark.databricks.delta.optimize.minFileSize", str(SMALL_BYTES))

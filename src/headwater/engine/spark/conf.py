@@ -15,6 +15,7 @@ from pathlib import Path
 from headwater import config
 from headwater.config import Secret
 from headwater.errors import MachineError
+from headwater.relation.session import DICTIONARY_FILTER, NEEDED, TIME_ZONE
 from headwater.settings.table import Settings, sensitive
 
 EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
@@ -24,7 +25,6 @@ ENCRYPT = "spark.network.crypto.enabled"
 SECRET = "spark.authenticate.secret"
 SHUFFLED = "spark.sql.shuffle.partitions"
 LOOPBACK = "127.0.0.1"
-DICTIONARY_FILTER = "parquet.filter.dictionary.enabled"
 LOCAL_IP = "SPARK_LOCAL_IP"
 PYTHON_PATH = "PYTHONPATH"
 
@@ -39,7 +39,7 @@ ALWAYS = {
     "spark.sql.codegen.cache.maxEntries": "1000",
     # Each broadcast table takes a page, however few rows it has, until the JVM's collector finds that nobody needs it.
     "spark.buffer.pageSize": "1m",
-    "spark.sql.session.timeZone": "UTC",
+    TIME_ZONE: NEEDED[TIME_ZONE],
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.ansi.enabled": "true",
     # Otherwise every column that is built tells the JVM which line of Python built it, in five calls or more.
@@ -51,8 +51,7 @@ ALWAYS = {
     "spark.python.worker.reuse": "true",
     "spark.python.daemon.module": "headwater.engine.spark.workers",  # workers start with the scans' imports loaded
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
-    # Parquet looks a float up among a file's distinct values by its bits: `x = 0.0` would skip a file with only -0.0.
-    f"spark.hadoop.{DICTIONARY_FILTER}": "false",
+    f"spark.hadoop.{DICTIONARY_FILTER}": NEEDED[DICTIONARY_FILTER],
 }
 LOCAL = {
     SHUFFLED: "4",

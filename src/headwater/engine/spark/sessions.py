@@ -9,9 +9,10 @@ from contextlib import contextmanager, nullcontext
 from pyspark.sql import DataFrame, SparkSession
 
 from headwater.engine.running import Running
-from headwater.engine.spark.conf import ALWAYS, DICTIONARY_FILTER, SHUFFLED
+from headwater.engine.spark.conf import SHUFFLED
 from headwater.engine.spark.jobs import pool, share, stoppable
 from headwater.relation.schema import quoted
+from headwater.relation.session import reading
 
 LEAST_SHUFFLED = 4
 
@@ -67,9 +68,7 @@ class Sessions:
                 return self._free.pop()
             self._made += 1
             number = self._made
-        session = self.root.newSession()
-        session.conf.set("spark.sql.session.timeZone", ALWAYS["spark.sql.session.timeZone"])
-        session.conf.set(DICTIONARY_FILTER, "false")  # the user's own Spark may have it
+        session = reading(self.root)
         if not session.sparkContext.getConf().contains(SHUFFLED):  # a cluster, or the user's own session
             session.conf.set(SHUFFLED, str(max(LEAST_SHUFFLED, share(session))))
         return number, Pooled(session)

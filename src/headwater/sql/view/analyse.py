@@ -13,17 +13,16 @@ from pyspark.sql.types import StructType
 
 from headwater.changelog.envelope import SCHEMA
 from headwater.engine.query.net_changes import CHANGE_TYPE
-from headwater.engine.spark.conf import ALWAYS
 from headwater.errors import DefinitionError, unknown_name
 from headwater.model import Column
 from headwater.relation.schema import quoted
+from headwater.relation.session import reading
 from headwater.sql.parse import parse
 from headwater.sql.refusal import refusal
 from headwater.sql.statements import ChangelogCall, ChangesCall, CreateMaterializedView, CreateView, Query
 from headwater.sql.view.known import Known
 from headwater.sql.view.names import in_message
 
-TIME_ZONE = "spark.sql.session.timeZone"
 NOT_FOUND = "TABLE_OR_VIEW_NOT_FOUND"
 
 
@@ -81,8 +80,7 @@ class _Stage:
     """A session of its own in which relations are empty views."""
 
     def __init__(self, session: SparkSession, known: Mapping[str, Known]) -> None:
-        self._session = session.newSession()
-        self._session.conf.set(TIME_ZONE, ALWAYS[TIME_ZONE])
+        self._session = reading(session)
         self._known = known
         self._calls = 0
         self.shown: set[str] = set()

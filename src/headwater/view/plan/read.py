@@ -7,6 +7,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
+from headwater.relation.session import reading
 from headwater.view.plan.expressions import Converter, Unsupported, kind_of, sequence
 from headwater.view.plan.operators import Reader
 from headwater.view.tree import InputSchema, Tree, Visible
@@ -20,7 +21,6 @@ EXCLUDED: tuple[str, ...] = (
     "LimitPushDownThroughWindow",
 )
 EXCLUDED += ("MergeSubplans", "MergeScalarSubqueries", "OptimizeOneRowPlan", "EliminateLimits")
-OPTIMIZER = "org.apache.spark.sql.catalyst.optimizer."
 SCAN = "LogicalRDD"
 
 
@@ -29,8 +29,7 @@ def read_plan(session: SparkSession, query: str, inputs: Mapping[str, InputSchem
 
     Errors of the query itself are PySpark's, as `session.sql` raises them.
     """
-    own = _in_utc(session)
-    own.conf.set("spark.sql.optimizer.excludedRules", ",".join(OPTIMIZER + rule for rule in EXCLUDED))
+    own = reading(session, without=EXCLUDED)
     names = {}
     for name, schema in inputs.items():
         empty = own.createDataFrame([], _ddl(schema))
@@ -59,19 +58,12 @@ def read_plan(session: SparkSession, query: str, inputs: Mapping[str, InputSchem
 def run_query(query: str, inputs: Mapping[str, DataFrame]) -> DataFrame:
     """The query as it is written, over these inputs, in a session of its own."""
     session = next(iter(inputs.values())).sparkSession if inputs else SparkSession.active()
-    own = _in_utc(session)
+    own = reading(session)
     jvm: Any = own._jvm
     for name, frame in inputs.items():
         rows = jvm.org.apache.spark.sql.classic.Dataset.ofRows(own._jsparkSession, _execution(frame).analyzed())
         DataFrame(rows, own).createOrReplaceTempView(f"`{name}`")
     return own.sql(query)
-
-
-def _in_utc(session: SparkSession) -> SparkSession:
-    """A session of its own, in the time zone of every statement: a user's Spark may be in another one."""
-    own = session.newSession()
-    own.conf.set("spark.sql.session.timeZone", "UTC")
-    return own
 
 
 def _execution(frame: DataFrame) -> Any:
