@@ -39,7 +39,7 @@ class ViewOrigin:
     query: str  # as the user wrote it, after WITH: the columns of each input that `*` meant then, and the plain views
     inputs: tuple[int, ...]  # ids of the relations it reads
     visible: int  # how many of the stored columns a reader sees; the others serve its upkeep
-    order: tuple[Ordering, ...] = ()  # of a query that ends with ORDER BY … LIMIT
+    order: tuple[Ordering, ...] = ()  # of a query that ends with ORDER BY
     limit: int | None = None
     offset: int = 0  # how many of the first rows a reader does not see
     connection_id: int = 0

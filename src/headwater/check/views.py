@@ -12,7 +12,7 @@ from headwater.engine.query.read import Reader, Shown
 from headwater.engine.results import Verified
 from headwater.engine.view.definition import Reshaped, Trees
 from headwater.errors import HeadwaterError
-from headwater.meta import epochs, relations, views
+from headwater.meta import relations, views
 from headwater.model import Epoch, RelationInfo
 from headwater.relation.schema import quoted
 from headwater.view import difference, recompute, shape
@@ -36,7 +36,7 @@ def _compared(home: Home, reader: Reader, trees: Trees, relation: RelationInfo) 
     try:
         with reader.at_epoch({relation.name.lower()}) as (epoch, seen):
             found = _difference(home, reader, trees, epoch, next(iter(seen)))
-    except Reshaped as e:
+    except (Reshaped, _Replaced) as e:
         return Verified(relation.name, False, skipped=str(e))
     except HeadwaterError as e:
         return Verified(relation.name, False, code=e.code, error=e.message, hint=e.hint)
@@ -58,21 +58,31 @@ def _compared(home: Home, reader: Reader, trees: Trees, relation: RelationInfo) 
     )
 
 
+class _Replaced(Exception):
+    """The epoch at which a view can be read is from before it, or an input, was replaced."""
+
+    def __init__(self) -> None:
+        super().__init__("it or one of its inputs was just replaced: verify again once it has caught up")
+
+
 def _difference(
     home: Home, reader: Reader, trees: Trees, epoch: Epoch, s: Shown
 ) -> tuple[int, int, list[str], list[str]]:
     """Rows stored and computed, and the keys of rows that only one side has."""
     relation = s.relation
     assert relation.view is not None
-    tree = trees.of(relation)
     with home.meta.read() as c:
-        own = at(c, relation, epochs.get(c, epoch.id) or epoch)
-        inputs = [at(c, relations.get(c, id), epoch) for id in relation.view.inputs]
+        own = at(c, relation, epoch)
+        found = [at(c, relations.get(c, id), epoch) for id in relation.view.inputs]
+    inputs = [x for x in found if x is not None]
+    if relation.replaced_by or len(inputs) < len(found):
+        raise _Replaced
+    tree = trees.of(relation)
     with reader.session_for(POOL) as session, ExitStack() as stack:
         frames = Frames(session, home, reader.overlays, stack)
         assert own is not None
         stored = frames.stored(own)
-        computed = recompute(tree, {x.relation.name: frames.of(x) for x in inputs if x is not None})
+        computed = recompute(tree, {x.relation.name: frames.of(x) for x in inputs})
         differing = difference(shape(tree), stored, computed).select(*map(quoted, relation.key), WEIGHT).toArrow()
         rows = [", ".join(str(row[k]) for k in relation.key) for row in differing.to_pylist()]
         weights = differing[WEIGHT].to_pylist()

@@ -57,9 +57,10 @@ def report(v: Verified) -> RenderableType:
             "the table was truncated or rewritten before their keys could be listed"
         )
     parts: list[RenderableType] = [Text.assemble(("✗ ", "bold red"), render.visible(head))]
+    sides = ("the upstream", "the lake") if v.position else ("the query's result", "the view")
     for words, keys in (
-        ("only in the upstream", v.missing),
-        ("only in the lake", v.extra),
+        (f"only in {sides[0]}", v.missing),
+        (f"only in {sides[1]}", v.extra),
         ("different", v.different),
     ):
         if keys:

@@ -31,7 +31,7 @@ def begin(relation: RelationInfo) -> int:
 def count(c: Connection, relation: RelationInfo, after: int, upto: int) -> int:
     """About how many changes are in (after, upto]; 0 means certainly none."""
     if relation.view is not None:
-        return sum(run.rows for run in runs.ending_in(c, relation.id, after, upto))
+        return sum(run.rows for run in runs.live(c, relation.id, after, upto))
     return segments.count_changes(c, relation.origin.connection_id, relation.table_origin.upstream_id, after, upto)
 
 

@@ -191,6 +191,7 @@ def thin(c: Connection, before: float) -> int:
     gone = c.execute(sa.delete(epoch).where(epoch.c.created_at < before, epoch.c.id.not_in(kept))).rowcount
     if gone:
         c.execute(sa.delete(cut).where(cut.c.epoch_id.not_in(sa.select(epoch.c.id))))
+        views.forget_versions(c)
         _thin_layouts(c)
     return int(gone)
 

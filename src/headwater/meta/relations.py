@@ -95,7 +95,7 @@ def all(c: Connection, connection_id: int | None = None) -> list[RelationInfo]:
 
 
 def replaced(c: Connection) -> list[RelationInfo]:
-    """The relations that others have replaced, newest first. They stand still; views may still be where they were."""
+    """The relations that others have replaced, newest first. They no longer change; views may still need them."""
     return [_info(r) for r in c.execute(_select().where(relation.c.replaced_by != 0).order_by(relation.c.id.desc()))]
 
 
@@ -291,7 +291,7 @@ def _columns(text: str) -> tuple[Column, ...]:
 
 
 def _select() -> sa.Select[tuple[object, ...]]:
-    """Relations, with what the views among them have besides."""
+    """Relations, with the further columns of those that are views."""
     own = (view.c.query, view.c.inputs, view.c.visible, view.c.reading)
     return sa.select(relation, *own).outerjoin(view, view.c.relation_id == relation.c.id)
 

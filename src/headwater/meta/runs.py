@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Row
 
-from headwater.meta import epochs
+from headwater.meta import epochs, views
 from headwater.meta.tables import run
 from headwater.model import RunInfo
 
@@ -52,29 +52,22 @@ def add(
 
 
 def live(c: Connection, relation_id: int, after: int, upto: int) -> list[RunInfo]:
-    """Runs inside (after, upto], in index order; folded ones only where the base does not hold them."""
-    q = (
-        sa.select(run)
-        .where(
-            run.c.relation_id == relation_id,
-            run.c.first_index > after,
-            run.c.last_index <= upto,
-            sa.or_(run.c.retired_at.is_(None), run.c.folded == 1),
-        )
-        .order_by(run.c.first_index, run.c.id)
-    )
-    return [_info(r) for r in c.execute(q)]
+    """Runs inside (after, upto], in index order, none inside another: those of a view are together its changes there.
 
-
-def ending_in(c: Connection, relation_id: int, after: int, upto: int) -> list[RunInfo]:
-    """A view's runs that end in (after, upto], in order: together they are its changes from one version to another."""
+    Folded runs count, for bases that do not hold them. So do a view's runs that a later one contains: between them it
+    may have a version that can still be read, or whose later changes can be asked for.
+    """
     q = sa.select(run).where(
         run.c.relation_id == relation_id,
-        run.c.last_index > after,
+        run.c.first_index > after,
         run.c.last_index <= upto,
-        sa.or_(run.c.retired_at.is_(None), run.c.folded == 1),
+        sa.or_(run.c.retired_at.is_(None), run.c.folded == 1, run.c.before_path != ""),
     )
-    return [_info(r) for r in c.execute(q.order_by(run.c.first_index, run.c.id))]
+    found: list[RunInfo] = []
+    for each in map(_info, c.execute(q.order_by(run.c.first_index, run.c.id.desc()))):
+        if not (found and each.before_path and each.last_index <= found[-1].last_index):
+            found.append(each)
+    return sorted(found, key=lambda r: (r.first_index, r.id))
 
 
 def unfolded(c: Connection, relation_id: int, after: int) -> list[RunInfo]:
@@ -99,16 +92,36 @@ def retire_folded(c: Connection, relation_id: int, upto: int) -> None:
 
 def remove_retired(c: Connection, before: float) -> list[str]:
     """Removes runs retired before a time (no reader is older) that no kept epoch needs; returns their files."""
-    q = sa.select(run.c.id, run.c.relation_id, run.c.last_index, run.c.path, run.c.folded, run.c.before_path)
-    held: dict[int, int] = {}
+    folded_upto: dict[int, int] = {}
+    between: dict[int, set[int]] = {}
     gone = []
-    for row in c.execute(q.where(run.c.retired_at < before)).all():
-        if row.folded and row.relation_id not in held:
-            held[row.relation_id] = epochs.lowest_index(c, row.relation_id)
-        if not row.folded or row.last_index <= held[row.relation_id]:
+    for row in c.execute(sa.select(run).where(run.c.retired_at < before)).all():
+        id = row.relation_id
+        if row.folded and id not in folded_upto:
+            folded_upto[id] = epochs.lowest_index(c, id)
+        if row.before_path and not row.folded and id not in between:
+            between[id] = _between_versions(c, id)
+        needed = row.last_index > folded_upto[id] if row.folded else row.id in between.get(id, ())
+        if not needed:
             c.execute(sa.delete(run).where(run.c.id == row.id))
             gone += [str(path) for path in (row.path, row.before_path) if path]
     return gone
+
+
+def _between_versions(c: Connection, relation_id: int) -> set[int]:
+    """A view's merged runs that are needed: the one that contains them ends after a version that can still be read."""
+    oldest = min(views.versions_of(c, relation_id), default=epochs.EVERYTHING)
+    q = sa.select(run.c.id, run.c.first_index, run.c.last_index).where(run.c.relation_id == relation_id)
+    rows = c.execute(q.order_by(run.c.first_index, run.c.last_index.desc())).all()
+    open: list[int] = []  # where the runs end that the next one may be inside of, the innermost last
+    found = set[int]()
+    for row in rows:
+        while open and open[-1] < row.first_index:
+            open.pop()
+        if open and open[-1] > oldest:
+            found.add(row.id)
+        open.append(row.last_index)
+    return found
 
 
 def paths(c: Connection, relation_id: int | None = None) -> set[str]:

@@ -95,7 +95,7 @@ def replace_input(c: Connection, old: int, new: int) -> None:
 
 
 def hand_over(c: Connection, old: int, new: int) -> None:
-    """Gives the recorded refreshes of a view to the one that has replaced it; the old one depends on nothing more."""
+    """Gives the recorded refreshes of a view to its replacement; after that the old one depends on nothing."""
     c.execute(sa.update(refresh).where(refresh.c.relation_id == old).values(relation_id=new))
     c.execute(sa.update(view).where(view.c.relation_id == old).values(inputs="[]", uses="{}", plain_views="[]"))
 
@@ -168,9 +168,10 @@ def last_version(c: Connection, relation_id: int, epoch_id: int | None = None) -
 
 
 def versions(c: Connection) -> dict[int, set[int]]:
-    """The epochs at which each view is exact, by the view's id."""
+    """The barriers' epochs at which each view is exact, by the view's id. Every view that goes on has one."""
     found: dict[int, set[int]] = {}
-    for row in c.execute(sa.select(version.c.relation_id, version.c.epoch_id)):
+    q = sa.select(version.c.relation_id, version.c.epoch_id)
+    for row in c.execute(q.where(version.c.epoch_id.in_(sa.select(barrier.c.epoch_id)))):
         found.setdefault(row.relation_id, set()).add(row.epoch_id)
     return found
 
@@ -178,6 +179,12 @@ def versions(c: Connection) -> dict[int, set[int]]:
 def versions_of(c: Connection, relation_id: int) -> set[int]:
     """The epochs at which a view is exact."""
     return set(c.execute(sa.select(version.c.epoch_id).where(version.c.relation_id == relation_id)).scalars())
+
+
+def is_exact(c: Connection, relation_id: int, epoch_id: int) -> bool:
+    """Whether a view is exact at an epoch."""
+    q = sa.select(version.c.epoch_id).where(version.c.relation_id == relation_id, version.c.epoch_id == epoch_id)
+    return c.execute(q).first() is not None
 
 
 def newest_common(c: Connection, wanted: Sequence[Collection[int]]) -> int | None:
@@ -208,23 +215,33 @@ def barriers(c: Connection) -> list[Barrier]:
 
 
 def is_barrier(c: Connection, epoch_id: int) -> bool:
-    """Whether a barrier is still kept at an epoch: a version anywhere else is forgotten at once."""
+    """Whether a barrier is still kept at an epoch: views stop nowhere else."""
     return c.execute(sa.select(barrier.c.number).where(barrier.c.epoch_id == epoch_id).limit(1)).first() is not None
 
 
 def keep_barriers(c: Connection, numbers: Sequence[int]) -> None:
-    """Forgets all other barriers, and the versions at epochs that are none of theirs."""
+    """Forgets all other barriers. A version there stays for as long as its epoch can be read."""
     c.execute(sa.delete(barrier).where(barrier.c.number.not_in(list(numbers))))
-    c.execute(sa.delete(version).where(version.c.epoch_id.not_in(sa.select(barrier.c.epoch_id))))
+
+
+def forget_versions(c: Connection) -> None:
+    """Forgets the versions at epochs that can no longer be read."""
+    c.execute(sa.delete(version).where(version.c.epoch_id.not_in(sa.select(epoch.c.id))))
 
 
 def record(c: Connection, relation_id: int, done: Refresh) -> None:
-    """Records a refresh; only the newest ones of a view are kept."""
+    """Records a refresh; of a view the newest ones are kept, and the newest of each strategy: `auto` compares them."""
     c.execute(sa.insert(refresh).values(relation_id=relation_id, **{**asdict(done), "ended_at": time.time()}))
     own = sa.select(refresh.c.id).where(refresh.c.relation_id == relation_id).order_by(refresh.c.id.desc())
     oldest = c.execute(own.offset(KEPT_REFRESHES - 1).limit(1)).scalar()
     if oldest is not None:
-        c.execute(sa.delete(refresh).where(refresh.c.relation_id == relation_id, refresh.c.id < oldest))
+        last = sa.select(sa.func.max(refresh.c.id)).where(refresh.c.relation_id == relation_id)
+        spared = last.group_by(refresh.c.strategy)
+        c.execute(
+            sa.delete(refresh).where(
+                refresh.c.relation_id == relation_id, refresh.c.id < oldest, refresh.c.id.not_in(spared)
+            )
+        )
 
 
 def refreshes(c: Connection, relation_id: int) -> list[Refresh]:

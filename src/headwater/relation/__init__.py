@@ -8,5 +8,5 @@ Never: creates a Spark session, touches an upstream, or decides which layout or 
 
 `changes` slices of changes · `judge` which count · `net` the last state per key · `layers`, `runs`, `overlay` netted
 files · `read`, `filter`, `keys`, `near`, `schema`, `session` rows at an index · `fold` overlay into base · `base`,
-`birth`, `delta` the Delta table · `commits` its log · `upkeep`, `rewrite` what it needs, and doing it
+`birth` the Delta table · `commits` its log · `upkeep`, `rewrite` what it needs, and doing it
 """

@@ -19,7 +19,6 @@ from deltalake.transaction import AddAction
 from headwater.errors import base_damaged
 from headwater.model import Column, DataFile, RelationInfo
 from headwater.relation import birth, commits
-from headwater.relation.delta import delta_table
 from headwater.relation.schema import quoted
 from headwater.storage import Storage
 
@@ -49,6 +48,11 @@ STATISTICS_TYPES = (
 
 
 RANGED = ("SMALLINT", "INT", "BIGINT", "DATE")  # types whose statistics are exact in every writer, and are numbers
+
+
+def delta_table(storage: Storage, base_path: str, version: int | None = None) -> DeltaTable:
+    """The Delta table of a base, at its newest version or at a given one."""
+    return DeltaTable(storage.address(base_path), version=version, storage_options=storage.options or None)
 
 
 def create(storage: Storage, relation: RelationInfo) -> int:

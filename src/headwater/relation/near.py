@@ -1,4 +1,4 @@
-"""A condition near some keys: it is true for all of them, and lets Spark skip files of a base that have none."""
+"""Ranges around some keys as a condition: each of the keys meets it, and Spark skips files of a base without any."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def near(storage: Storage, relation: RelationInfo, version: int, keys: pa.Table)
 
 
 def ranges(places: Ints, most: int) -> tuple[Ints, Ints]:
-    """The first and last places of at most so many ranges that have all places, apart where the gaps are widest."""
+    """The first and last numbers of at most `most` ranges that together hold all of these, split at the widest gaps."""
     found = np.unique(places)
     if not len(found):
         return found, found
@@ -53,7 +53,7 @@ def ranges(places: Ints, most: int) -> tuple[Ints, Ints]:
 
 
 def _touched(lows: Ints, highs: Ints, first: Ints, last: Ints) -> NDArray[np.bool_]:
-    """For each file, whether any range meets it: the first one that ends at or after its beginning begins in it."""
+    """For each file, whether a range overlaps it: the first to end at or after its start begins before its end."""
     at = highs.searchsorted(first, side="left")
     begins = np.append(lows, np.iinfo(np.int64).max)[at]
     return (at < len(lows)) & (begins <= last)

@@ -18,8 +18,7 @@ from pyspark.sql import functions as fn
 
 from headwater.model import Column, RelationInfo
 from headwater.relation import commits
-from headwater.relation.base import RANGED, as_numbers
-from headwater.relation.delta import delta_table
+from headwater.relation.base import RANGED, as_numbers, delta_table
 from headwater.relation.schema import ordering, quoted
 from headwater.relation.session import reading
 from headwater.relation.upkeep import SMALL_BYTES, TARGET_BYTES, BaseFile, Rewrite, Way

@@ -1,4 +1,4 @@
-"""Spark sessions in which relations are read right, whatever the user's own Spark is set to."""
+"""Spark sessions in which relations are read correctly, whatever the settings of the user's own session are."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ BROKEN_RULES = ("PushProjectionThroughUnion",)
 
 
 def reading(session: SparkSession, *, without: tuple[str, ...] = ()) -> SparkSession:
-    """A new session next to this one in which relations can be read; `without` these rules of the optimizer, too."""
+    """A new session for reading relations; `without` are further rules of the optimizer that it excludes."""
     own = session.newSession()
     for name, value in NEEDED.items():
         own.conf.set(name, value)

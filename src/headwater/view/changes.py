@@ -1,4 +1,4 @@
-"""Signed rows of operators: what went and what came between two versions of the inputs, bottom-up.
+"""Signed rows of operators: what was removed and added between two versions of the inputs, bottom-up.
 
 The rows of an operator's change are a sum: a row may come with several weights that cancel. Every rule is linear in its
 changed input, and reads all other inputs at e0 for one input's change and at e1 for the next one's.
@@ -33,7 +33,7 @@ class Moved(Protocol):
 
     @property
     def append_only(self) -> bool:
-        """Whether there are only new keys: no row went."""
+        """Whether there are only new keys: no row was removed."""
         ...
 
     @property
@@ -50,12 +50,12 @@ class Moved(Protocol):
         ...
 
     def delta(self) -> DataFrame:
-        """Its columns and `__w`: -1 for a row that went, +1 for one that came; at most one of each per key."""
+        """Its columns and `__w`: -1 for a removed row, +1 for an added one; at most one of each per key."""
         ...
 
 
 def weighted(rows: DataFrame, weight: int) -> DataFrame:
-    """Rows that came (1) or went (-1)."""
+    """Added (1) or removed (-1) rows."""
     return rows.selectExpr("*", f"{weight} AS {WEIGHT}")
 
 

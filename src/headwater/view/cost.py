@@ -9,7 +9,7 @@ from typing import Protocol
 FIRST_GUESS = 0.1  # of the inputs' rows; more changes than that are assumed to cost more than recomputing
 FEWEST = 2  # measurements before a line is trusted
 REACH = 3  # a line says nothing about changes that are so many times larger than any that was measured
-WORTH_KNOWING = 0.01  # of the inputs' rows; for more changes than that, it is worth to find out what recomputing costs
+WORTH_KNOWING = 0.01  # of the inputs' rows; for more changes than that, it is worth learning what recomputing costs
 MARGIN = 1.2  # a strategy must be this much better before the other one is given up
 
 

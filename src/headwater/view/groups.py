@@ -1,4 +1,4 @@
-"""An aggregate at the root of a view, adjusted by rows that came and went: the view's own rows are its state."""
+"""An aggregate at the root of a view, adjusted by added and removed rows: the view's own rows are its state."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from headwater.view.frames import Frames, filtered_argument, quoted, same_text, 
 from headwater.view.rules import RootAggregate
 from headwater.view.shape import COUNT, INTEGERS, SHOWN, WEIGHT, Counter, Shape
 
-WIDE = "DECIMAL(38,0)"  # of sums of integers on their way: rows that went could overflow where the result does not
+WIDE = "DECIMAL(38,0)"  # of sums of integers on their way: removed rows could overflow where the result does not
 OLD = "__old"
 CONSTANT = "__one"  # the key of a group that is all rows
 
@@ -116,8 +116,10 @@ def _value(counter: Counter) -> str:
             return f"CAST(CASE WHEN {count} > 0 THEN {total} END AS {counter.call.value.type})"
         case "all":
             return f"CASE WHEN {count} > 0 THEN {total} = {count} END"
-        case _:
+        case "any":
             return f"CASE WHEN {count} > 0 THEN {total} > 0 END"
+        case "avg" | "other":
+            raise AssertionError("not made from counters here")
 
 
 def adjust(shape: Shape, top: RootAggregate, signed: DataFrame, state: DataFrame, frames: Frames) -> DataFrame:
@@ -146,7 +148,7 @@ def adjust(shape: Shape, top: RootAggregate, signed: DataFrame, state: DataFrame
 
 
 def _changes(shape: Shape, rows: DataFrame, removable: bool) -> DataFrame:
-    """From rows that hold the old stored row and the new one: what went and what came."""
+    """From rows that hold the old stored row and the new one: what was removed and added."""
     remains = f"{COUNT} > 0" if removable else "TRUE"
     plain = [c for c in shape.columns if c.name not in shape.key]
     alike = " AND ".join("FALSE" if "MAP<" in c.type else _alike(c.name) for c in plain) or "TRUE"

@@ -17,7 +17,7 @@ from headwater.source.names import BEFORE, OLD, OP
 
 @dataclass(frozen=True, slots=True)
 class Went:
-    """What the changed keys had before: `rows` as far as the log tells, `unknown` keys that must be looked up."""
+    """The old rows of the changed keys: `rows` as far as the log has them; `unknown` keys must be looked up."""
 
     rows: pa.Table
     unknown: pa.Table

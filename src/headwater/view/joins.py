@@ -1,4 +1,4 @@
-"""The change of a join that is not inner: pairs that came and went, and left rows that lost or found their last match.
+"""The change of a join that is not inner: its pairs, and left rows that gained a first match or lost their last.
 
 A left join is its pairs and, padded with NULLs, the left rows without a match; a full join has such rows of both sides.
 No equality is needed: a left row is concerned if it matches a signed right row, whatever the condition is.
@@ -39,7 +39,7 @@ def change(changes: Changes, node: tree.Join) -> DataFrame:
 
 
 def _of_left(changes: Changes, node: tree.Join, signed: DataFrame) -> DataFrame:
-    """Left rows that came and went, joined with the right side at e0."""
+    """Added and removed left rows, joined with the right side at e0."""
     condition = condition_of(node.conditions)
     needed = _names(node, node.left)
     near = changes.pre.of(node.right)
@@ -55,7 +55,7 @@ def _of_left(changes: Changes, node: tree.Join, signed: DataFrame) -> DataFrame:
 
 
 def _of_right(changes: Changes, node: tree.Join, signed: DataFrame) -> list[DataFrame]:
-    """Left rows at e1 that match a right row that came or went."""
+    """Left rows at e1 that match an added or removed right row."""
     condition = condition_of(node.conditions)
     concerned = changes.post.of(node.left).join(
         changes.hinted(signed.select(*_names(node, node.right))) if node.conditions else fn.broadcast(signed.limit(1)),

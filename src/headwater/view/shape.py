@@ -12,7 +12,7 @@ from headwater.view.tree import Call, Filter, Tree
 
 COUNT = "__n"  # how many rows a group has
 SHOWN = "__shown"  # whether a group passes HAVING
-WEIGHT = "__w"  # of a signed row: -1 went, +1 came
+WEIGHT = "__w"  # of a signed row: -1 removed, +1 added
 INTEGERS = ("TINYINT", "SMALLINT", "INT", "BIGINT")
 
 

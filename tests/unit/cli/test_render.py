@@ -341,6 +341,11 @@ def test_verify_says_equal_different_or_not_compared() -> None:
         "    only in the upstream: (5)",
         "    different: (6)",
     ]
+    other = Verified("v", False, 9, 10, epoch=7, differences=2, missing=("(5)",), extra=("(6)",))
+    assert text(verify_report(other)).splitlines()[1:] == [
+        "    only in the query's result: (5)",
+        "    only in the view: (6)",
+    ]
     assert text(verify_report(Verified("t", False, skipped="43 % covered"))) == "⚠ t: not compared: 43 % covered"
     failed = Verified("t", False, code="source.unreachable", error="nobody answers", hint="Start it.")
     assert text(verify_report(failed)).splitlines() == [

@@ -248,7 +248,7 @@ class Committer:
         return self._decided(c, relation_id, work), dead
 
     def _decide_slices(self, c: Connection, relation_id: int) -> Intent | None:
-        """The intent to add the files of a view's written slices, which wait for nothing but to be more than parts."""
+        """The intent to add the files of a view's written slices; partial rows wait for the step that adds them up."""
         ready = spans.uncovered(c, relation_id)
         if not ready or (filled.in_parts(c, relation_id) and not filled.all_written(c, relation_id)):
             return None

@@ -26,7 +26,7 @@ def all_written(c: Connection, relation_id: int) -> bool:
 
 
 def parts(c: Connection, relation: RelationInfo, cover: Cover) -> list[str]:
-    """The files of partial rows that a cover makes useless."""
+    """The files of partial rows that nobody needs after a cover."""
     named = {f.path for f in cover.files}
     written = [f.path for s in spans.uncovered(c, relation.id) if s.id in cover.spans for f in s.files]
     return [f"{relation.base_path}/{path}" for path in written if path not in named]

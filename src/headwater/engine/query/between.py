@@ -1,4 +1,4 @@
-"""Relations at an epoch, and whether their change between two epochs can be told from their changes."""
+"""Relations at an epoch, and whether their recorded changes show how they got from one epoch to another."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ def at(c: Connection, relation: RelationInfo, epoch: Epoch) -> At | None:
     layout = epochs.layout_at(c, relation.id, epoch.id)
     if layout is None or not layout.complete or relation.block:
         return None
-    if relation.view is not None and epoch.id not in views.versions_of(c, relation.id):
+    if relation.view is not None and not views.is_exact(c, relation.id, epoch.id):
         return None
     return At(relation, layout, epoch.index_for(relation))
 
 
 def obstacle(c: Connection, relation: RelationInfo, last: Epoch, target: Epoch) -> str:
-    """Why the change of a relation between two epochs cannot be told from its changes; empty: it can."""
+    """Why a relation's recorded changes do not show how it got from one epoch to another; empty: they do."""
     if at(c, relation, last) is None:
         return f"{relation.name} was not whole at the last refresh"
     if relation.view is not None:

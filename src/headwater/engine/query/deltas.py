@@ -23,7 +23,7 @@ NOTHING = 0
 class Signed:
     """The change of a relation between two epochs.
 
-    `table` has its signed rows; None if they are too many for that: then `went` says what the log tells of them.
+    `table` has its signed rows; None if there are too many for that: then `went` has what the log has of them.
     """
 
     rows: int

@@ -23,7 +23,7 @@ LOOK_S = 0.05
 class Met:
     """The epoch that a statement reads; if views determine it, for how long there has been a newer one.
 
-    `instead`: by the id of a relation that cannot be read there, the one that it has replaced, which can.
+    `instead` maps the id of a relation that cannot be read there to the one that it has replaced, which can.
     """
 
     epoch: Epoch
@@ -43,7 +43,7 @@ def meet(c: Connection, known: Sequence[RelationInfo], names: Collection[str]) -
     if epoch is None:
         return None
     tables = [r for r in known if r.view is None and r.name.lower() in names]
-    absent = [r for r in named if epoch.id not in views.versions_of(c, r.id)]
+    absent = [r for r in named if not views.is_exact(c, r.id, epoch.id)]
     absent += [r for r in tables if _is_whole(c, r, newest) and not _is_whole(c, r, epoch)]
     instead = _instead(c, absent, past, epoch)
     if len(instead) < len(absent):
@@ -67,7 +67,7 @@ def _instead(
 def _is_whole(c: Connection, relation: RelationInfo, epoch: Epoch) -> bool:
     """Whether all of a relation can be read at an epoch. A table that RESYNC has replaced has no rows before that."""
     if relation.view is not None:
-        return epoch.id in views.versions_of(c, relation.id)
+        return views.is_exact(c, relation.id, epoch.id)
     layout = epochs.layout_at(c, relation.id, epoch.id)
     return layout is not None and layout.complete
 
@@ -97,7 +97,7 @@ def wait_until_fresh(meta: Meta, names: Collection[str], running: bool) -> None:
     deadline = time.monotonic() + FRESH_S
     while True:
         with meta.read() as c:
-            known = relations.named(c)  # each time: a view may have been filled again meanwhile, and is another one
+            known = relations.named(c)  # each time: a view may have been replaced meanwhile
             check_filled(c, known, names)
             met = meet(c, known, names)
         if met is not None and met.epoch.id >= newest.id:

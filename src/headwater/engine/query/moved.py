@@ -96,7 +96,7 @@ class MovedTable:
         return self._signed
 
     def _find(self) -> Signed:
-        """Reads the changes once; rows that went are looked up only where the log does not tell them."""
+        """Reads the changes once; removed rows are looked up only where the log lacks them."""
         relation = self.before.relation
         slices = self.deltas.overlays.changes.slices(
             relation, self.before.index, self.after.index, before=True, apart=True
@@ -127,7 +127,7 @@ class MovedTable:
         return self.deltas.overlays.use(relation, layout, self.after.index)
 
     def _logged(self, overlay: Overlay, found: Went) -> pa.Table | None:
-        """The signed rows if the log alone tells them."""
+        """The signed rows, if the log alone has them."""
         relation, storage = self.before.relation, self.frames.home.storage
         if found.unknown.num_rows or relation.partial or any(layer.missing for layer in overlay.layers):
             return None
@@ -138,7 +138,7 @@ class MovedTable:
         return signed_rows(relation, Change(layer, found.rows))
 
     def _looked_up(self, overlay: Overlay, found: Went) -> DataFrame:
-        """The signed rows, with what the log does not tell from the table as it was."""
+        """The signed rows; what the log lacks is taken from the table as it was."""
         relation, session, storage = self.before.relation, self.frames.session, self.frames.home.storage
         columns = [quoted(c.name) for c in relation.columns]
         laid = layers(session, storage, relation, overlay)
@@ -157,7 +157,7 @@ class MovedTable:
         return self.pre() if found is None else self.pre().where(found)
 
     def _went_rows(self, of: Went, old: DataFrame | None) -> list[DataFrame]:
-        """The rows that went: from the log where it has them, the others from the relation as it was."""
+        """The removed rows: from the log where it has them, the others from the relation as it was."""
         found = [self._read(of.rows)] if of.rows.num_rows else []
         if of.unknown.num_rows:
             assert old is not None
@@ -210,7 +210,7 @@ class MovedView:
     def _find(self) -> Signed:
         relation, storage = self.before.relation, self.frames.home.storage
         with self.frames.home.meta.read() as c:
-            between = runs.ending_in(c, relation.id, self.before.index, self.after.index)
+            between = runs.live(c, relation.id, self.before.index, self.after.index)
         change = telescoped(relation, [read_change(storage, relation, run) for run in between])
         signed = signed_rows(relation, change)
         return Signed(signed.num_rows, not change.before.num_rows, signed)

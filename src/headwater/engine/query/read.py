@@ -212,7 +212,7 @@ class Reader:
             if self._home.live.server is None or time.monotonic() > deadline:
                 with self._home.meta.read() as c:
                     raise no_common_version(relations.named(c), names)
-            time.sleep(LOOK_S)  # a view was just filled again, and those over it follow
+            time.sleep(LOOK_S)  # a view was just replaced, and those over it will follow
         pin, met, seen = taken
         try:
             yield met, seen

@@ -20,10 +20,10 @@ INPUTS_SHOWN = 3
 
 @dataclass(frozen=True, slots=True)
 class ViewProgress:
-    """Where a view is: the newest epoch at which it is exact, how long its inputs have been ahead, what it waits for.
+    """Where a view is: the newest epoch at which it is exact, its lag, and what it waits for.
 
     `epoch` is 0 and `lag_s` None before its first fill ends; `last` is its last refresh. `error` is its own, or that of
-    its fill beside itself.
+    the copy that will replace it.
     """
 
     epoch: int

@@ -34,9 +34,9 @@ def fill_beside(c: Connection, old: RelationInfo, found: Shape) -> bool:
 
 
 def begin_again(c: Connection, old: RelationInfo, found: Shape | None = None) -> None:
-    """Replaces a view that was never filled by itself, whose base may have slices of inputs that are gone.
+    """Starts an unfilled view over, as a new relation: the old base may have slices of inputs that are gone.
 
-    Without a shape it stores what it would have stored.
+    Without a shape it has the columns and the key that it had.
     """
     _define(c, old, found, beside=False)
 

@@ -44,7 +44,7 @@ class Meeting:
         return barrier.target(want.after, self.barriers, barrier.usable_by(want.inputs, self.versions), want.least_rank)
 
     def in_turn(self, known: Iterable[RelationInfo]) -> list[RelationInfo]:
-        """The filled views, those first that have stood where they are for longest: with few slots all get a turn."""
+        """The filled views, the one with the oldest version first, so that with few slots each gets a turn."""
         return sorted((r for r in known if r.id in self.wants), key=lambda r: self.wants[r.id].last)
 
     def kept(self) -> set[int]:
@@ -53,9 +53,9 @@ class Meeting:
         return barrier.kept(self.barriers, self.versions, self.wants) | filling
 
     def useless(self) -> list[int]:
-        """The replaced relations that nobody needs: what could be read with one can be with what replaced it.
+        """The replaced relations that nobody needs: all that could be read with one can be read with its replacement.
 
-        Until there is a barrier, not older, at which all of that can be read, a statement reads the replaced one.
+        Until that is so at a barrier that is not older, statements read the replaced one.
         """
         return [past for past, new in self._past.items() if self._caught_up(past, new)]
 
@@ -79,7 +79,7 @@ class Meeting:
         return barrier.due(moved, self.versions, self._moving())
 
     def _moving(self) -> list[int]:
-        """The filled views that go on, and over none that does not."""
+        """The filled views that are moving: neither they nor a view below them has stopped."""
         stopped = {r.id for r in self._known.values() if r.control is Control.PAUSED or r.state is TableState.FAILED}
         stopped |= {r.id for r in self._known.values() if r.id not in self.versions} | self._stale
         while more := {r.id for r in self._known.values() if r.id not in stopped and stopped & _inputs(r)}:
@@ -93,7 +93,7 @@ class Meeting:
 
 
 def _whole(c: Connection, tables: Sequence[RelationInfo], at: Sequence[Barrier]) -> dict[int, set[int]]:
-    """The barriers at which replaced tables can be read that the new ones lack, and those at which these can be."""
+    """Where replaced tables can be read and their replacements cannot, and where the replacements can, by table."""
     found: dict[int, set[int]] = {}
     for r in tables:
         for id in (r.replaced_by, r.id):
@@ -142,7 +142,7 @@ def expire(c: Connection, keep_s: float, now: float, busy: Collection[int] = ())
 
 
 def _filled_from(c: Connection, relation: RelationInfo) -> int:
-    """The epoch of a fill that does not go on, because it is paused or fails; 0: it goes on, or has not begun."""
+    """The epoch of a fill that has stopped (it is paused, or it failed); 0 if it is running or has not begun."""
     stopped = relation.control is Control.PAUSED or relation.state is TableState.FAILED
     begun = views.fill(c, relation.id) if stopped and not spans.uncovered(c, relation.id) else None
     return 0 if begun is None else begun.epoch

@@ -21,7 +21,7 @@ from headwater.view.tree import InputSchema, Tree
 
 
 class Reshaped(Exception):
-    """A view's query gives the same columns as before and other hidden ones: it must be filled again."""
+    """A view's query gives the same columns as before but other hidden ones: it must be filled again."""
 
     def __init__(self, found: Shape) -> None:
         super().__init__("an input has changed: the view is filled again beside itself")
@@ -38,7 +38,7 @@ class Trees:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def of(self, relation: RelationInfo) -> Tree:
-        """The tree of a view's query over its inputs as they are now; `Reshaped` if it has to be filled for that."""
+        """The tree of a view's query over its inputs as they are now; `Reshaped` if it must be filled again first."""
         assert relation.view is not None
         session = self.session()
         with self.home.meta.read() as c:
@@ -75,7 +75,7 @@ def check_stored(relation: RelationInfo, now: Shape) -> None:
 
 
 def _may_be_null(relation: RelationInfo, now: Shape) -> bool:
-    """Whether a column may hold NULL now that was declared not to: keys are compared by that."""
+    """Whether a column that was declared NOT NULL may hold NULL now: how keys are compared depends on that."""
     return any(new.nullable and not old.nullable for old, new in zip(relation.columns, now.columns, strict=True))
 
 

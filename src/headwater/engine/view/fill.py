@@ -101,7 +101,7 @@ class Filler:
             now = relations.get_or_none(c, relation.id)
             if now is None:
                 return ""  # dropped meanwhile
-            relation = now  # an input may have been read again, and be another one
+            relation = now  # RESYNC may have replaced an input meanwhile
             waits = waits_for(c, relation)
             epoch = None if waits else _common_epoch(c, relation)
             if epoch is None:
@@ -120,7 +120,7 @@ class Filler:
         inputs = [relations.get(c, id) for id in relation.view.inputs]
         rows = {r.id: spans.rows(c, r.id) for r in inputs}
         wanted = int(relation.options.get("backfill.rows_per_span", ROWS_PER_SLICE))
-        # an input that cannot be cut is read again by each slice, so it makes no reason for more of them
+        # an input that cannot be cut is read again by each slice, so a large one is no reason for more slices
         cut = [r for r in inputs if not way.inputs or r.name in way.inputs]
         largest = max(cut, key=lambda r: rows[r.id])
         count = max(1, min(MOST_SLICES, math.ceil(rows[largest.id] / wanted)))
@@ -139,7 +139,7 @@ class Filler:
             now = relations.get_or_none(c, relation.id)
             if now is None:
                 return 0
-            relation = now  # an input may have been read again, and be another one
+            relation = now  # RESYNC may have replaced an input meanwhile
             spans.set_state(c, slice.id, SpanState.SCANNING)
             fill = views.fill(c, relation.id)
             assert fill is not None and relation.view is not None
@@ -147,7 +147,7 @@ class Filler:
             assert epoch is not None, "the epoch of a fill is kept"
             inputs = [at(c, relations.get(c, id), epoch) for id in relation.view.inputs]
             whole = [x for x in inputs if x is not None]
-            if len(whole) < len(inputs):  # an input was read again by RESYNC, and has no rows at that epoch
+            if len(whole) < len(inputs):  # RESYNC has replaced an input, and the new one has no rows at that epoch
                 return self._start_over(c, relation)
             parts = spans.uncovered(c, relation.id) if slice_number(slice.span) == fill.slices else []
         try:

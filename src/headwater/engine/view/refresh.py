@@ -58,7 +58,7 @@ class Step:
     before: Mapping[int, At | None]
     after: Mapping[int, At]
     changes: Mapping[int, int]  # input → number of changes, if it has any
-    obstacle: str  # why the change of some input cannot be told from its changes
+    obstacle: str  # why some input's recorded changes do not show what changed; empty: they do
     rows: int  # of all inputs, roughly
 
     @property
@@ -95,7 +95,7 @@ def plan_step(c: Connection, relation: RelationInfo, last_id: int, target_id: in
 
 
 def inputs_whole(c: Connection, relation: RelationInfo, epoch_id: int) -> bool:
-    """Whether all inputs of a view can be read at an epoch; a table that was read again since cannot be."""
+    """Whether all inputs of a view can be read at an epoch; a table that was resynced since cannot be."""
     assert relation.view is not None
     epoch = epochs.get(c, epoch_id)
     return epoch is not None and all(at(c, relations.get(c, id), epoch) is not None for id in relation.view.inputs)
@@ -152,7 +152,7 @@ class Refresher:
         return done
 
     def _bounded(self, step: Step, past: Sequence[Refresh]) -> tuple[pa.Table | None, str, str]:
-        """What `_computed` gives. A few changes can concern any number of rows: then Spark refuses to send them."""
+        """`_computed`, without rows if Spark refuses to send so many: a few changes can affect any number of rows."""
         try:
             return self._computed(step, past)
         except Exception as e:
@@ -227,7 +227,7 @@ class Refresher:
                     return  # dropped meanwhile
                 assert views.last_version(c, relation.id) == step.last.id, "only one refresh of a view at a time"
                 if not views.is_barrier(c, step.target.id):
-                    return  # an input's own refresh pruned it while this one was being planned: go to a newer one
+                    return  # pruned while this refresh was being planned: the next one goes to a newer barrier
                 if found.rows:
                     runs.add(
                         c,
@@ -253,7 +253,7 @@ class Refresher:
 
 
 def _collected(signed: DataFrame) -> pa.Table | None:
-    """The signed rows of a difference; None if there are so many that they do not belong into one process."""
+    """The signed rows of a difference; None if there are too many for one process."""
     rows = plan(signed.limit(LARGE_ROWS + 1)).toArrow()
     return None if rows.num_rows > LARGE_ROWS else rows
 

@@ -150,12 +150,12 @@ class Views:
             now = relations.get_or_none(c, relation.id)
             if now is None:
                 return  # dropped meanwhile
-            relation = now  # its inputs may be others than a moment ago
+            relation = now  # an input may have been replaced a moment ago
             begun = views.fill(c, relation.id) is not None
             waits = "" if begun else fill.waits_for(c, relation)
             pending = fill.startable(c, relation, THREADS) if begun else []
             lost = [id for id in spans.scanning(c, relation.id) if id not in work]
-        if lost:  # meta could not be told how they ended
+        if lost:  # their end could not be recorded in meta
             with self.home.meta.owned(self.leases.of(Name.relation(relation.id))) as c:
                 for id in lost:
                     spans.give_up(c, id)
@@ -202,7 +202,7 @@ class Views:
                 step = None if to is None else plan_step(c, relation, views.last_version(c, relation.id), to.epoch)
                 self._waits[relation.id] = fill.waits_for(c, relation) if _held_up(relation, to, step, failed) else ""
                 if to is not None and step is None and not inputs_whole(c, relation, to.epoch):
-                    self._begun[relation.id] = to.number  # they never will be there: it goes to a later one
+                    self._begun[relation.id] = to.number  # they will never be whole there: it goes to a later barrier
                     passed_over = True
                 if step is None or to is None:
                     continue
@@ -259,7 +259,7 @@ class Views:
         self.home.live.failures.failed(Who(job, table=relation.id), error)
 
     def _define_again(self, relation: RelationInfo, found: Reshaped) -> None:
-        """Fills a view from scratch: beside itself, so that it stays readable as it is, if it has rows."""
+        """Fills a view from scratch: if it has rows, in a copy, so that they stay readable meanwhile."""
         with self.home.meta.owned(self.leases.of(Name.relation(relation.id))) as c:
             now = relations.get_or_none(c, relation.id)
             if now is None:
@@ -278,7 +278,7 @@ class Views:
                     relations.set_state(c, relation.id, state)
 
     def _refreshing(self) -> int:
-        """How many refreshes are running. Slices of fills do not count: one fill would hold up all other views."""
+        """How many refreshes run, or fills are being planned. Slices do not count: one fill would hold up all views."""
         return sum(WHOLE in work for work in self._busy.values())
 
     def _filling(self) -> int:

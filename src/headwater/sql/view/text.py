@@ -1,4 +1,4 @@
-"""The text of a view's query as it is stored: by itself it says what its inputs' columns and its plain views are."""
+"""The text of a view's query as it is stored: with the columns of its inputs, and the plain views that it names."""
 
 from __future__ import annotations
 
