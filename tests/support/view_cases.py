@@ -94,6 +94,13 @@ QUERIES = {
     "limit inside": "select k, count(*) c from (select * from a order by id limit 5) group by k",
     "max over everything": "select max(v) m from a",
     "group by a sum of doubles": "select f, count(*) c from (select k, sum(f) f from a group by k) group by f",
+    "session window": "select session_window(t, '1 hour').start w, count(*) c from a"
+    " group by session_window(t, '1 hour')",
+    "group by a map": "select m, count(*) c from a group by m",
+    "group by a collation": "select count(*) c, min(id) i from a group by s collate utf8_lcase",
+    "order by an interval": "select id from a order by t - timestamp'2024-01-01', id",
+    "try_sum": "select k, try_sum(id * 1000000000000000000) x, count(*) c from a group by k",
+    "constant first": "select c.x, count(*) n, sum(a.v) v from (values (1), (2)) c(x) join a on a.k = c.x group by c.x",
     "time": "select id, now() > timestamp'2020-01-01' late from a",
     "random": "select id, rand() < 2 r from a",
     "recursive": "with recursive r(n) as (select 1 union all select n + 1 from r where n < 3)"

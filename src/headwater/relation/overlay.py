@@ -17,8 +17,9 @@ import pyarrow as pa
 from headwater.backfill import rule
 from headwater.backfill.rule import Sees
 from headwater.config import PIN_S
+from headwater.errors import DefinitionError
 from headwater.meta import changes as changes_of
-from headwater.meta import connections, epochs
+from headwater.meta import connections, epochs, relations
 from headwater.meta import runs as meta_runs
 from headwater.meta.store import Meta
 from headwater.model import Layout, RelationInfo, RunInfo
@@ -211,6 +212,8 @@ class Overlays:
     def _make(self, relation: RelationInfo, layout: Layout, index: int) -> Overlay:
         start, began = layout.overlay_start(relation), time.time()
         with self._meta.read() as c:
+            if relation.view is not None and relations.get_or_none(c, relation.id) is None:  # its runs are gone, too
+                raise DefinitionError("name.unknown", f"{relation.name} was just dropped", "Run the statement again.")
             changes = changes_of.count(c, relation, start, index)
         if not changes or not layout.spans:
             if layout.spans:

@@ -6,6 +6,7 @@ the JVM, a list of texts one each, and a whole query in SQL a dozen.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable, Sequence
 from functools import reduce
 
@@ -14,6 +15,9 @@ from pyspark.sql import functions as fn
 
 from headwater.view import build, tree
 from headwater.view.tree import Attribute, Expr, Node
+
+# Two slices of a fill, or a refresh and a verification, may name their rows in the same session: that of a constant.
+_naming = threading.Lock()
 
 RowWise = tree.Project | tree.Filter | tree.Expand | tree.Generate | tree.Window
 
@@ -25,13 +29,14 @@ def quoted(name: str) -> str:
 def select(text: str, **rows: DataFrame) -> DataFrame:
     """A query in SQL over rows that it names; names must not be those of relations."""
     session = next(iter(rows.values())).sparkSession
-    for name, of in rows.items():
-        of.createOrReplaceTempView(name)
-    try:
-        return session.sql(text)
-    finally:
-        for name in rows:
-            session.catalog.dropTempView(name)
+    with _naming:
+        for name, of in rows.items():
+            of.createOrReplaceTempView(name)
+        try:
+            return session.sql(text)
+        finally:
+            for name in rows:
+                session.catalog.dropTempView(name)
 
 
 def both(conditions: Iterable[Column]) -> Column:

@@ -43,6 +43,8 @@ class Change:
 def change(relation: RelationInfo, signed: pa.Table, index: int) -> Change:
     """The change that leads to an index; `signed` has each key at most once per weight."""
     weights = signed[WEIGHT].to_numpy()
+    if (np.abs(weights) != 1).any():
+        raise AssertionError(f"{relation.name} has rows that are stored more than once")
     came, went = (signed.filter(pa.array(weights == w)).select(_names(relation)) for w in (1, -1))
     gone = went.filter(pa.array(~named_by(went, came, relation.key)))
     layer = pa.concat_tables([_layer(relation, came, UPSERT, index), _layer(relation, gone, GONE, index)])

@@ -36,5 +36,5 @@ def shop(
     request: pytest.FixtureRequest,
 ) -> Iterator[Shop]:
     name = request.module.__name__.rpartition(".")[2].removeprefix("test_")
-    with shops.opened(spark, pg, tmp_path_factory.mktemp(name) / "home", f"of_{name}") as made:
+    with shops.opened(spark, pg, tmp_path_factory.mktemp(name) / "home[1]", f"of_{name}") as made:
         yield made

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
+import re
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
@@ -57,3 +59,18 @@ def test_each_row_of_an_input_is_in_one_slice_also_without_a_key(
     fill = Fill(1, 3, relation.id, cuts)
     parts = [rows_of(slice_rows(rows, relation, fill, number)) for number in range(3)]
     assert Counter(row for part in parts for row in part) == Counter(rows_of(rows))
+
+
+def test_slices_that_are_built_side_by_side_read_their_own_rows(quick: SparkSession) -> None:
+    """The rows of a constant belong to one session, whoever builds on them."""
+    tables = two_tables(random.Random(0))
+    tree = read_plan(quick, QUERIES["constant first"], {n: t.schema for n, t in tables.items()})
+    whole = tables["a"].frame(quick, tables["a"].rows)
+
+    def read_by(number: int) -> set[str]:
+        plan = partial(tree, {"a": whole.where(f"id <> {number}")})._jdf.queryExecution().analyzed().toString()
+        return set(re.findall(r"9000\d\d", plan))
+
+    numbers = list(range(900000, 900040))
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(read_by, numbers)) == [{str(number)} for number in numbers]

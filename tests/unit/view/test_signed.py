@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -149,3 +150,10 @@ def test_what_went_is_the_first_image_of_each_key_or_must_be_looked_up(
             if k is not None and k not in firsts:
                 firsts[k] = known and (k == old or (old is None and op != Op.INSERT))
     assert rows.keys() == {k for k, known in firsts.items() if known and k in state}
+
+
+@pytest.mark.parametrize("weight", [-2, 2, 3])
+def test_a_row_that_a_view_has_twice_is_an_error_and_never_half_a_change(weight: int) -> None:
+    twice = pa.table({"k": pa.array([1], pa.int64()), "v": ["x"], WEIGHT: pa.array([weight], pa.int32())})
+    with pytest.raises(AssertionError, match="more than once"):
+        change(VIEW, twice, 5)

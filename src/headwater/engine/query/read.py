@@ -35,7 +35,7 @@ from headwater.model import Epoch, Layout, RelationInfo, TableState
 from headwater.ownership.lease import Leases
 from headwater.relation.base import few_files
 from headwater.relation.overlay import Overlay, Overlays
-from headwater.relation.read import base_at, dataframe, empty, layers, lost
+from headwater.relation.read import base_at, dataframe, empty, escaped, layers, lost
 from headwater.view.reading import shown
 
 FEW_CHANGES = 50_000  # of a changelog; more than this are read from files
@@ -103,7 +103,7 @@ class Pinned:
             self.pooled.show(view, object(), lambda: self.session.createDataFrame(rows))
         else:
             paths = self._until_end.enter_context(self.overlays.written(chain([few, more], pieces)))
-            addresses = [self.home.storage.address(path) for path in paths]
+            addresses = [escaped(self.home.storage.address(path)) for path in paths]
             self.pooled.show(view, object(), lambda: self.session.read.parquet(*addresses))
         return view
 

@@ -20,10 +20,12 @@ def stored_order(found: Shape) -> tuple[Ordering, ...]:
 
 
 def fill_beside(c: Connection, old: RelationInfo, found: Shape) -> bool:
-    """Defines a view a second time, with what its query gives now; False if that has been done already.
+    """Defines a view a second time, with what its query gives now; False if that has been done, or is being done.
 
     The old one stays readable until the new one has been filled and takes its place.
     """
+    if old.replaced_by:
+        return False
     replacement = relations.replacement(c, old.id)
     if replacement is not None and replacement.state is not TableState.FAILED:
         return False

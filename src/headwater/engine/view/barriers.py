@@ -62,7 +62,8 @@ class Meeting:
     def _caught_up(self, past: int, new: int) -> bool:
         at = {**self.versions, **self._whole}
         own = at.get(past, set())
-        others = {id for id in self._known if id != new and self.versions.get(id, set()) & own}
+        met = {id for id, numbers in self.versions.items() if id != past and numbers & own}
+        others = {self._past.get(id, id) for id in met} - {new}
         return not own or (barrier.common(at, [new, *others]) or 0) >= max(own)
 
     def due(self, newest: Epoch, again: Collection[int] = ()) -> bool:
@@ -177,7 +178,8 @@ def advance(c: Connection, begun: Mapping[int, int], again: Collection[int] = ()
 def prune(c: Connection, begun: Mapping[int, int]) -> None:
     """Forgets the barriers, versions and replaced relations that nobody needs."""
     meeting = Meeting(c, begun)
-    if useless := meeting.useless():
+    pinned = epochs.pinned(c)  # a statement that has begun still opens what it has found
+    if useless := [id for id in meeting.useless() if not any(views.is_exact(c, id, epoch) for epoch in pinned)]:
         for id in useless:
             relations.remove(c, id)
         meeting = Meeting(c, begun)

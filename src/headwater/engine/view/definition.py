@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
 from pyspark.errors import AnalysisException
@@ -49,6 +49,12 @@ class Trees:
             if known is None or known[0] != what:
                 known = self._known[relation.id] = what, _checked(session, relation, inputs)
             return known[1]
+
+    def forget(self, ids: Collection[int]) -> None:
+        """Lets go of the trees of all other views."""
+        with self._lock:
+            for gone in self._known.keys() - set(ids):
+                del self._known[gone]
 
 
 def _checked(session: SparkSession, relation: RelationInfo, inputs: Mapping[str, InputSchema]) -> Tree:

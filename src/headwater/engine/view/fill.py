@@ -43,6 +43,7 @@ from headwater.ownership.names import Name
 from headwater.ownership.permit import Permit
 from headwater.relation import base
 from headwater.relation.keys import literal
+from headwater.relation.read import escaped
 from headwater.relation.schema import CLUSTER, ordering, quoted
 from headwater.storage import Storage
 from headwater.view import combined, partial, recompute, shape
@@ -147,7 +148,8 @@ class Filler:
             assert epoch is not None, "the epoch of a fill is kept"
             inputs = [at(c, relations.get(c, id), epoch) for id in relation.view.inputs]
             whole = [x for x in inputs if x is not None]
-            if len(whole) < len(inputs):  # RESYNC has replaced an input, and the new one has no rows at that epoch
+            # an input was replaced: the new one has no rows at that epoch, or is not the one that slices are cut by
+            if len(whole) < len(inputs) or (fill.input and fill.input not in relation.view.inputs):
                 return self._start_over(c, relation)
             parts = spans.uncovered(c, relation.id) if slice_number(slice.span) == fill.slices else []
         try:
@@ -187,7 +189,7 @@ class Filler:
             whole = {x.relation.name: frames.of(x) for x in inputs}
             mine = {x.relation.name: slice_rows(whole[x.relation.name], x.relation, fill, number) for x in inputs}
             if last:
-                addresses = [self._home.storage.address(path) for path in parts]
+                addresses = [escaped(self._home.storage.address(path)) for path in parts]
                 schema = partial(tree, whole).schema
                 written = session.read.schema(schema).parquet(*addresses) if parts else _no_rows(session, schema)
                 rows = combined(tree, whole, written)
@@ -273,15 +275,17 @@ class _Write:
 
     def over(self, rows: DataFrame) -> tuple[DataFile, ...]:
         """The files that the rows are in."""
-        found = rows.mapInArrow(self._in_task(), "file string").collect()
+        named = rows.toDF(*(f"c{i}" for i in range(len(rows.columns))))  # mapInArrow parses dots and backticks
+        found = named.mapInArrow(self._in_task(rows.columns), "file string").collect()
         return tuple(DataFile(**json.loads(row["file"])) for row in found)
 
-    def _in_task(self) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def _in_task(self, names: list[str]) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
         storage, relation, permit, label = self.storage, self.relation, self.permit, self.label
         stored = None if self.loose else arrow_schema(relation.columns)
 
         def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             files: tuple[DataFile, ...] = ()
+            batches = (b.rename_columns(names) for b in batches)
             first = next(batches, None)
             if first is not None:
                 schema = first.schema if stored is None else stored

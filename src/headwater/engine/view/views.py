@@ -139,6 +139,7 @@ class Views:
         for of in (self._busy, self._begun, self._waits, self._reshaped):
             for gone in of.keys() - ids:
                 del of[gone]
+        self.trees.forget(ids)
         for id, work in self._busy.items():
             self._busy[id] = {key: f for key, f in work.items() if not f.done()}
 

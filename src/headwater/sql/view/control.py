@@ -29,7 +29,7 @@ def alter_view(home: Home, statement: AlterView, analysing: Analysing) -> Outcom
     if given.get("refresh") == "incremental":
         check_incremental(relation.name, shape_now(home, relation, analysing))
     with home.meta.write() as c:
-        relation = relations.get(c, relation.id)
+        relation = names.relation(c, ObjectKind.MATERIALIZED_VIEW, statement.name)  # a copy may have replaced it
         replacement = relations.replacement(c, relation.id)
         for each in (relation, *([replacement] if replacement else [])):
             relations.set_options(c, each.id, {**each.options, **given})
@@ -38,9 +38,9 @@ def alter_view(home: Home, statement: AlterView, analysing: Analysing) -> Outcom
 
 def control_view(home: Home, statement: ControlView) -> Outcome:
     """Pauses or resumes the fill and the refreshes of a view, once a refresh that has begun is done."""
-    relation = named_view(home, statement.name)
     control = Control.PAUSED if statement.pause else Control.RUN
     with home.meta.write() as c:
+        relation = names.relation(c, ObjectKind.MATERIALIZED_VIEW, statement.name)
         replacement = relations.replacement(c, relation.id)
         for each in (relation, *([replacement] if replacement else [])):
             relations.set_control(c, each.id, control)
@@ -59,7 +59,8 @@ def refresh_view(home: Home, statement: RefreshView, analysing: Analysing) -> Ou
             f"DROP MATERIALIZED VIEW {old.name} and CREATE it again.",
         )
     with home.meta.write() as c:
-        if not fill_beside(c, relations.get(c, old.id), found):
+        old = names.relation(c, ObjectKind.MATERIALIZED_VIEW, statement.name)  # a copy may have replaced it meanwhile
+        if not fill_beside(c, old, found):
             return Outcome(f"materialized view {old.name} is already being refreshed")
     return Outcome(f"materialized view {old.name} is being computed again; its old rows stay readable until then")
 

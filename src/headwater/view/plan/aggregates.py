@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 ADJUSTABLE = re.compile(r"(TINYINT|SMALLINT|INT|BIGINT|DECIMAL\(.*)$")
 # Functions whose value does not depend on the order of rows, whatever the type of their argument.
+SESSION_WINDOW = "spark.sessionWindow"  # marks a group column whose groups Spark merges while it runs
 ORDERLESS = ("Count", "Min", "Max", "BitAndAgg", "BitOrAgg", "BitXorAgg", "HyperLogLogPlusPlus")
 
 
@@ -24,6 +25,8 @@ def aggregate(reader: Reader, plan: Any, child: Node, names: Names) -> tuple[Nod
     groups: list[str] = []
     expressions: list[tuple[Any, str]] = []  # grouping expressions that are no columns
     for source in sequence(plan.groupingExpressions()):
+        if kind_of(source) == "AttributeReference" and source.metadata().contains(SESSION_WINDOW):
+            raise Unsupported("a session window")
         value = convert.expression(source, names)
         name = value.plain
         if name is None:
@@ -68,7 +71,8 @@ def _call(reader: Reader, source: Any, names: Names) -> Call:
     finish = None
     name = convert.fresh()
     which = kind_of(function)
-    if not source.isDistinct() and below:
+    lenient = str(function.prettyName()).startswith("try_")  # NULL where the sum of our counters overflows
+    if not source.isDistinct() and below and not lenient:
         argument = convert.expression(below[0], names)
         if which == "Count" and len(below) == 1:
             kind = "count"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,6 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from headwater.relation.session import reading
 from headwater.view.plan.expressions import Converter, Unsupported, kind_of, sequence
 from headwater.view.plan.operators import Reader
+from headwater.view.shape import Shape, shape
 from headwater.view.tree import InputSchema, Tree, Visible
 
 # Rules that split one operator into several, or push a LIMIT into its inputs, where ours would see less. Spark applies
@@ -22,6 +24,7 @@ EXCLUDED: tuple[str, ...] = (
 )
 EXCLUDED += ("MergeSubplans", "MergeScalarSubqueries", "OptimizeOneRowPlan", "EliminateLimits")
 SCAN = "LogicalRDD"
+UNSTORABLE = re.compile(r"COLLATE|INTERVAL|VARIANT|VOID|TIME\(|GEOMETRY|GEOGRAPHY")  # types that Delta does not store
 
 
 def read_plan(session: SparkSession, query: str, inputs: Mapping[str, InputSchema]) -> Tree:
@@ -48,11 +51,22 @@ def read_plan(session: SparkSession, query: str, inputs: Mapping[str, InputSchem
             reader = Reader(Converter(own), names, inputs)
             found = reader.root(execution.optimizedPlan())
             visible = tuple(Visible(*o, source) for o, source in zip(output, found.output, strict=True))
-            return Tree(query, visible, used, found.node, "", reader.order, reader.limit, reader.offset)
+            made = Tree(query, visible, used, found.node, "", reader.order, reader.limit, reader.offset)
+            _check_storable(shape(made))
+            return made
         except Unsupported as e:
             reason = str(e)
     visible = tuple(Visible(name, kind, True, "") for name, kind, _ in output)
     return Tree(query, visible, used, None, reason)
+
+
+def _check_storable(found: Shape) -> None:
+    """Raises unless the hidden columns can be stored and keys can be compared. (Visible ones are checked by CREATE.)"""
+    hidden = found.columns[found.visible :]
+    if unstorable := [c.type for c in hidden if UNSTORABLE.search(c.type)]:
+        raise Unsupported(f"a key or an order of type {unstorable[0]}, which Delta does not store")
+    if any("MAP<" in c.type for c in found.columns if c.name in found.key):
+        raise Unsupported("a map as a key")
 
 
 def run_query(query: str, inputs: Mapping[str, DataFrame]) -> DataFrame:

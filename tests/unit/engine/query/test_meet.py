@@ -150,3 +150,34 @@ def test_a_table_that_had_failed_is_not_kept(c: Connection) -> None:
     assert relations.replaced(c) == [] and meet(c, relations.named(c), ("t", "above")) is None
     refused = no_common_version(relations.named(c), ("t", "above"))
     assert refused.message == "there is no epoch at which above and t can all be read"
+
+
+def test_two_views_that_are_replaced_together_keep_their_common_version_until_the_new_ones_have_one(
+    c: Connection,
+) -> None:
+    a, b = view(c, "a"), view(c, "b")
+    both = stop(c, a, b)
+    copies = [view(c, f"{relations.BESIDE}{name}", replaces=id) for name, id in (("a", a), ("b", b))]
+    for copy in copies:
+        filled = stop(c)
+        views.set_fill(c, copy, Fill(filled, 1))
+        views.add_version(c, copy, filled)
+        relations.take_place(c, copy)
+        barriers.prune(c, {})
+    assert read(c, "a", "b") == (both, {a, b})
+    later = stop(c, *copies)
+    assert read(c, "a", "b") == (later, set()) and relations.replaced(c) == []
+
+
+def test_a_replaced_view_stays_while_a_statement_that_may_have_found_it_runs(c: Connection) -> None:
+    old = view(c, "v")
+    epoch = stop(c, old)
+    pin = epochs.take_pin(c, epoch, "statement")
+    new = view(c, relations.BESIDE + "v", replaces=old)
+    views.add_version(c, new, epoch)
+    relations.take_place(c, new)
+    stop(c, new)
+    assert [r.id for r in relations.replaced(c)] == [old]
+    epochs.release_pin(c, pin)
+    stop(c, new)
+    assert relations.replaced(c) == []

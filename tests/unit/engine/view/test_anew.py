@@ -67,3 +67,12 @@ def test_a_copy_that_failed_makes_room_for_another_and_one_that_is_filled_does_n
     assert anew.fill_beside(c, old, found)
     second = relations.replacement(c, old.id)
     assert second is not None and second.id != first.id and relations.get_or_none(c, first.id) is None
+
+
+def test_a_view_that_was_replaced_while_it_was_analysed_gets_no_copy(c: Connection) -> None:
+    old = view(c, "v", add_table(c, "t", COLUMNS, ("a",)))
+    new = view(c, f"{relations.BESIDE}v", replaces=old)
+    relations.take_place(c, new)
+    found = shape(tree_of(leaf("t", key="a"), "t_a"))
+    assert not anew.fill_beside(c, relations.get(c, old), found)
+    assert relations.replacement(c, old) is None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from headwater.engine.view.fill import Filler, slice_number, slice_spans, starta
 from headwater.engine.view.views import Views
 from headwater.meta import epochs, intents, relations, spans, views
 from headwater.meta.intents import Cover
-from headwater.model import SpanState, TableState
+from headwater.model import CoveredSpan, Layout, Span, SpanState, TableState
 from headwater.ownership.lease import Leases
 from support.defined import add_table, home_with
 from support.owned import serving
@@ -84,3 +85,25 @@ def test_partial_rows_are_put_together_only_when_every_slice_of_them_is_written(
             assert 3 not in [slice_number(s.span) for s in startable(c, view, 9)], "one is still being written"
             spans.set_state(c, parts[written].id, SpanState.SCANNED)
         assert [slice_number(s.span) for s in startable(c, view, 9)] == [3]
+
+
+def test_a_fill_begins_again_when_the_input_that_it_is_cut_by_was_replaced(home: Home) -> None:
+    """A slice of the new input would be all of it."""
+    id, leases = filling(home)
+    reader = Reader(home, no_spark)  # type: ignore[arg-type]
+    filler = Filler(home, leases, reader, Trees(home, no_spark))  # type: ignore[arg-type]
+    with home.meta.write() as c:
+        fill, (first, *_) = views.fill(c, id), spans.all(c, id)
+        assert fill is not None
+        table = add_table(c, "new")
+        span = CoveredSpan(Span(None, None), 0, 0)
+        epochs.put_layout(c, Layout(table, 0, (span,), True), fill.epoch)  # whole at the fill's epoch
+        before = relations.get(c, id).view
+        assert before is not None
+        (old,) = before.inputs
+        views.set_fill(c, id, replace(fill, input=old))
+        views.replace_input(c, old, table)
+        relation = relations.get(c, id)
+    filler.write(relation, first)
+    with home.meta.read() as c:
+        assert views.fill(c, id) is None and not spans.all(c, id)

@@ -10,6 +10,7 @@ import pytest
 
 from headwater.engine.home import Home
 from headwater.engine.view.merge import merge_runs
+from headwater.errors import DefinitionError
 from headwater.meta import epochs, intents, relations, runs, views
 from headwater.meta.intents import Fold
 from headwater.model import Column, CoveredSpan, Layout, RelationInfo, Span, UpstreamType
@@ -90,3 +91,16 @@ def test_runs_are_not_merged_across_the_end_of_a_fold_that_is_under_way(home: Ho
     overlay = Overlays(home.storage, home.meta).at(view, layout(view.id, 5), after)
     shown = [k for x in overlay.layers for k in read_layer(home.storage, view, x.path)["k"].to_pylist()]
     assert shown == [6], "what came after the fold's end is not in the base"
+
+
+def test_a_view_that_is_dropped_while_a_statement_begins_is_not_read_without_its_runs(home: Home) -> None:
+    view, _ = defined(home)
+    assert epoch(home) == 2
+    refreshed(home, view, 1, 2)
+    overlays = Overlays(home.storage, home.meta)
+    assert overlays.at(view, layout(view.id, 1), 2).layers
+    with home.meta.write() as c:
+        relations.remove(c, view.id)
+    with pytest.raises(DefinitionError) as refused:
+        Overlays(home.storage, home.meta).at(view, layout(view.id, 1), 2)
+    assert refused.value.code == "name.unknown"
