@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import random
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
 from headwater.model import Bound, Column, Op, Span, UpstreamType
 from headwater.relation import fold, read, runs
+from headwater.relation.near import near
 from headwater.settings.table import DEFAULTS, Settings
 from support import turns
 from support.owned import acquired
@@ -127,3 +130,27 @@ def test_files_are_skipped_by_ranges_alone_unless_a_key_may_be_null(
         condition = str(fold._touched_ranges(lake.storage, lake.relation, overlay)).lower()
     assert "false" not in condition and "49" in condition
     assert ("null" in condition) == nullable
+
+
+def test_rows_near_some_keys_are_all_rows_with_these_keys_from_few_files(spark: SparkSession, tmp_path: Path) -> None:
+    h = History((Column("n", "BIGINT", NONE), Column("k", "INT", NONE, False)), ("k",), random.Random(1), keys=100)
+    h.states = [{(k,): {"n": 1, "k": k} for k in range(100)}]
+    lake = Lake(spark, tmp_path, h)
+    bounds = [None, *(Bound((k,)) for k in ("24", "49", "74")), None]
+    for ordinal, (low, high) in enumerate(pairwise(bounds)):
+        lake.scan(Span(low, high), ordinal, at=0)
+    rows = spark.read.format("delta").load(lake.storage.address(lake.relation.base_path))
+
+    def found(*keys: int) -> tuple[set[int], int]:
+        """The keys of the rows near these, and how many files have them."""
+        wanted = near(lake.storage, lake.relation, lake.version, pa.table({"k": pa.array(keys, pa.int32())}))
+        assert wanted is not None
+        near_rows = rows.where(wanted)
+        return {row["k"] for row in near_rows.collect()}, len(near_rows.inputFiles())
+
+    assert found(60) == ({60}, 1)
+    assert found(0, 24, 99) == ({0, 24, 99}, 2), "the first and the last one of a file too"
+    many = range(0, 50, 2)
+    keys, files = found(*many)
+    assert keys >= set(many) and files == 2, "more than there are ranges"
+    assert near(lake.storage, lake.relation, lake.version, pa.table({"k": pa.array([1, 30, 60, 90])})) is None

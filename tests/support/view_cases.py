@@ -143,15 +143,16 @@ def row_of(random_source: random.Random, name: str, number: int) -> Values:
 
 
 def change(random_source: random.Random, tables: dict[str, Table], *names: str) -> None:
-    """New, changed and removed rows in these tables."""
+    """New, changed and removed rows in these tables: at least one of each."""
     for name in names:
         table = tables[name]
-        for _ in range(random_source.randrange(1, 5)):
+        acts = ["new", "changed", "removed", *random_source.choices(("new", "changed", "removed"), k=2)]
+        random_source.shuffle(acts)
+        for act in acts:
             keys = [key[0] for key in table.rows]
-            act = random_source.random()
-            if act < 0.4 or not keys:
+            if act == "new":
                 table.put(row_of(random_source, name, max([*keys, 0]) + 1))
-            elif act < 0.7:
+            elif act == "changed":
                 table.put(row_of(random_source, name, random_source.choice(keys)))
             else:
                 table.drop(random_source.choice(keys))

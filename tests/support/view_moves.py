@@ -164,7 +164,8 @@ class View:
             assert len({self._key(r) for r in rows}) == len(rows), f"two rows of a key: {self.query}"
         old = {self._key(row): row for row in went}
         for row in came:
-            assert _canonical(old.get(self._key(row), ())) != _canonical(row), f"an equal pair: {self.query}"
+            before = [_hashable(value) for value in old.get(self._key(row), ())]
+            assert before != [_hashable(value) for value in row], f"an equal pair: {self.query}"
         for key, row in old.items():
             assert _canonical(self.state.get(key, ())) == _canonical(row), (
                 f"a row went that was not there: {self.query}"

@@ -55,3 +55,9 @@ def test_what_is_keyed_by_a_value_that_is_not_exact_is_one_slice() -> None:
     sums = grouped(A, "a_k", call("x", "other", "a_id", exact=False))
     assert slices(tree_of(grouped(sums, "x", call("y", "other", "a_k")), "x", "y")) == Slices("one")
     assert slices(tree_of(sums, "a_k", "x")) == Slices("hash")
+
+
+def test_what_is_keyed_by_a_map_is_one_slice() -> None:
+    """Spark has no hash of a map."""
+    of = leaf("a", "m", kind="MAP<STRING,INT>")
+    assert slices(tree_of(grouped(of, "a_m", call("x", "other", "a_id")), "a_m", "x")) == Slices("one")

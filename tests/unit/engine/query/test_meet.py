@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from headwater.engine.query.meet import meet, no_common_version
+from headwater.engine.query.meet import meet, no_common_version, wait_until_fresh
 from headwater.engine.view import barriers
-from headwater.meta import epochs, relations, views
+from headwater.errors import QueryError
+from headwater.meta import epochs, relations, tables, views
 from headwater.meta.store import Meta
 from headwater.meta.views import Fill, Refresh
 from headwater.model import Layout, TableState
@@ -181,3 +184,54 @@ def test_a_replaced_view_stays_while_a_statement_that_may_have_found_it_runs(c: 
     epochs.release_pin(c, pin)
     stop(c, new)
     assert relations.replaced(c) == []
+
+
+def test_a_replaced_table_goes_although_views_have_not_reached_the_newest_barrier(c: Connection) -> None:
+    old, above = add_table(c, "t"), view(c, "above")
+    relations.set_state(c, old, TableState.LIVE)
+    complete(c, old, stop(c, above))
+    new = add_table(c, relations.BESIDE + "t", replaces=old)
+    complete(c, new, epochs.publish(c, [], {}).id)
+    relations.set_state(c, new, TableState.LIVE)
+    relations.take_place(c, new)
+    followed = epochs.publish(c, [], {}).id
+    views.add_barrier(c, followed)
+    views.add_version(c, above, followed)
+    stop(c)  # a busy home always has a barrier that nobody has reached yet
+    assert relations.replaced(c) == [] and read(c, "t", "above") == (followed, set())
+
+
+def test_a_table_that_is_still_being_filled_is_read_with_a_view_as_far_as_it_is(c: Connection) -> None:
+    add_table(c, "t")
+    at = stop(c, view(c, "other"))
+    assert read(c, "t", "other") == (at, set())
+
+
+def test_the_age_of_a_view_is_for_how_long_there_has_been_a_newer_epoch(c: Connection) -> None:
+    id = view(c, "v")
+    at = stop(c, id)
+    c.execute(sa.update(tables.epoch).values(created_at=time.time() - 3600))
+    met = meet(c, relations.named(c), ("v",))
+    assert met is not None and met.epoch.id == at and met.age_s == 0.0, "old, but nothing is newer"
+    later = epochs.publish(c, [], {}).id
+    c.execute(sa.update(tables.epoch).where(tables.epoch.c.id == later).values(created_at=time.time() - 60))
+    met = meet(c, relations.named(c), ("v",))
+    assert met is not None and met.epoch.id == at and met.age_s is not None and 60 <= met.age_s < 1800
+
+
+def test_a_fresh_statement_waits_until_its_views_have_what_was_published(tmp_path: Path) -> None:
+    meta = Meta(f"sqlite:///{tmp_path / 'meta.db'}")
+    with meta.write() as c:
+        id = view(c, "v")
+        stop(c, id)
+    wait_until_fresh(meta, ("v",), running=False)
+    with meta.write() as c:
+        newer = epochs.publish(c, [], {}).id
+        views.add_barrier(c, newer)
+    with pytest.raises(QueryError) as refused:
+        wait_until_fresh(meta, ("v",), running=False)
+    assert refused.value.code == "view.not_fresh" and "no server is running" in refused.value.message
+    with meta.write() as c:
+        views.add_version(c, id, newer)
+    wait_until_fresh(meta, ("v",), running=False)
+    meta.close()

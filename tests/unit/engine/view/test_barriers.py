@@ -212,3 +212,21 @@ def test_views_are_behind_until_they_reach_an_epoch_unless_they_or_what_they_rea
     assert [r.id for r in barriers.behind(c, target)] == [first]
     relations.set_state(c, first, TableState.FAILED, JobError("view.failed", "no", "Wait.", Retry.AUTO))
     assert barriers.behind(c, target) == []
+
+
+def test_no_barrier_is_made_for_a_view_that_is_still_being_filled(c: Connection) -> None:
+    live, filling = view(c, "live"), view(c, "filling")
+    first = epoch(c)
+    stop(c, live)
+    views.set_fill(c, filling, views.Fill(first, 1))
+    assert not barriers.advance(c, {}), "its fill ends at the barrier that it began at"
+
+
+def test_a_failed_view_that_has_a_barrier_ahead_gets_no_other_one(c: Connection) -> None:
+    id = view(c, "v")
+    epoch(c)
+    stop(c, id)
+    epoch(c)
+    assert barriers.advance(c, {})
+    relations.set_state(c, id, TableState.FAILED, JobError("view.failed", "it failed", "", Retry.AUTO))
+    assert not barriers.advance(c, {}, again=[id]), "it has not tried the newest one yet"

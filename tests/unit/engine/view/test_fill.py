@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 import pytest
+from sqlalchemy.engine import Connection
 
 from headwater.engine.home import Home
 from headwater.engine.query.read import Reader
@@ -15,10 +17,14 @@ from headwater.engine.view.fill import Filler, slice_number, slice_spans, starta
 from headwater.engine.view.views import Views
 from headwater.meta import epochs, intents, relations, spans, views
 from headwater.meta.intents import Cover
-from headwater.model import CoveredSpan, Layout, Span, SpanState, TableState
+from headwater.meta.views import Fill
+from headwater.model import Column, CoveredSpan, Layout, ScanResult, Span, SpanState, TableState, UpstreamType
 from headwater.ownership.lease import Leases
+from headwater.view.slices import Slices
 from support.defined import add_table, home_with
 from support.owned import serving
+
+COLUMNS = (Column("k", "STRING", UpstreamType("", 0)),)
 
 
 def no_spark() -> None:
@@ -107,3 +113,43 @@ def test_a_fill_begins_again_when_the_input_that_it_is_cut_by_was_replaced(home:
     filler.write(relation, first)
     with home.meta.read() as c:
         assert views.fill(c, id) is None and not spans.all(c, id)
+
+
+def with_rows(c: Connection, name: str, rows: int) -> int:
+    """A table that is complete and has so many rows."""
+    id = add_table(c, name, COLUMNS, ("k",))
+    spans.add(c, id, [Span(None, None)], 0.0)
+    spans.scanned(c, spans.all(c, id)[0].id, ScanResult("", "", (), rows), 0, "")
+    return id
+
+
+def cut(home: Home, way: Slices, **rows: int) -> tuple[Fill, dict[str, int]]:
+    """How a view over tables of so many rows is cut, and their ids."""
+    with home.meta.write() as c:
+        leases, ids = serving(c), {name: with_rows(c, name, n) for name, n in rows.items()}
+        view = add_table(c, "v", connection_id=0)
+        views.add(c, view, query="SELECT 1", inputs=[*ids.values()], uses={}, visible=0, order=[], limit=None)
+        relations.set_options(c, view, {"backfill.rows_per_span": "10"})
+        reader = Reader(home, no_spark)  # type: ignore[arg-type]
+        filler = Filler(home, leases, reader, Trees(home, no_spark))  # type: ignore[arg-type]
+        return filler._cut(c, relations.get(c, view), epochs.publish(c, [], {}), way), ids
+
+
+@pytest.mark.parametrize("kind", ["spans", "merge"])
+def test_slices_are_of_an_input_that_can_be_cut_although_another_one_is_larger(
+    home: Home, kind: Literal["spans", "merge"]
+) -> None:
+    """A slice of the right side of a left join would show left rows without the matches of all other slices."""
+    fill, ids = cut(home, Slices(kind, ("left",)), left=25, right=1000)
+    assert fill.input == ids["left"] and fill.slices == 3 and fill.partial == (kind == "merge")
+
+
+def test_a_view_of_few_rows_and_one_that_cannot_be_cut_are_one_slice(home: Home) -> None:
+    fill, ids = cut(home, Slices("spans", ("a", "b")), a=10, b=9)
+    assert (fill.slices, fill.input) == (1, 0)
+    with home.meta.write() as c:
+        for id in (relations.find(c, "v"), *(relations.get(c, id) for id in ids.values())):
+            assert id is not None
+            relations.remove(c, id.id)
+    fill, _ = cut(home, Slices("one"), a=1000)
+    assert (fill.slices, fill.input) == (1, 0)

@@ -13,7 +13,7 @@ from headwater.engine.view.refresh import Step, plan_step, stand_still
 from headwater.errors import JobError, Retry
 from headwater.meta import epochs, relations, views
 from headwater.model import TableState
-from support.defined import home_with
+from support.defined import add_table, home_with
 from support.followed import followed, layout
 from support.owned import serving
 
@@ -66,3 +66,34 @@ def test_a_view_without_changes_gets_no_version_at_a_barrier_that_was_pruned_mea
         with home.meta.read() as c:
             wanted = last if found.target.id == pruned else kept
             assert views.last_version(c, view) == wanted, "its last version is where its next step begins"
+
+
+def test_a_view_that_moved_meanwhile_does_not_stand_still(home: Home) -> None:
+    with home.meta.write() as c:
+        leases, (_, view, last) = serving(c), followed(c)
+        other = add_table(c, "other", connection_id=0)
+        views.add(c, other, query="SELECT 1", inputs=[], uses={}, visible=0, order=[], limit=None)
+        chosen, moved = (epochs.publish(c, [], {}).id for _ in range(2))
+        for epoch, stopped in ((chosen, other), (moved, view)):
+            views.add_barrier(c, epoch)
+            views.add_version(c, stopped, epoch)
+        found = step(c, view, last, chosen)
+    assert found is not None and found.quiet
+    stand_still(home, leases, [found], {})
+    with home.meta.read() as c:
+        assert views.versions_of(c, other) == {chosen}
+        assert chosen not in views.versions_of(c, view), "its changes between go to where it moved"
+
+
+def test_a_failed_view_whose_inputs_are_as_they_were_is_live_again(home: Home) -> None:
+    """What made it fail has been undone, so nothing changed since its last version."""
+    with home.meta.write() as c:
+        leases, (_, view, last) = serving(c), followed(c)
+        target = epochs.publish(c, [], {}).id
+        views.add_barrier(c, target)
+        relations.set_state(c, view, TableState.FAILED, JobError("view.failed", "it failed", "", Retry.AUTO))
+        found = step(c, view, last, target)
+    assert found is not None and found.quiet
+    stand_still(home, leases, [found], {})
+    with home.meta.read() as c:
+        assert relations.get(c, view).state is TableState.LIVE and views.last_version(c, view) == target
