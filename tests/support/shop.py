@@ -18,6 +18,7 @@ from headwater.errors import HeadwaterError
 from headwater.meta import connections, epochs, relations, views
 from headwater.meta.views import Fill
 from headwater.model import ConnectionInfo, RelationInfo
+from headwater.relation.schema import quoted
 from headwater.source.connected import passed
 from support.lake import definitions
 from support.view_moves import unlike
@@ -137,7 +138,7 @@ class Shop:
 
     def check(self, view: str, query: str) -> list[dict[str, Any]]:
         """The view's rows, fresh, after comparing them with the query in the same statement."""
-        columns = ", ".join(f"`{name}`" for name in self.hw.sql(f"SELECT * FROM {view} LIMIT 0")[0].columns)
+        columns = ", ".join(quoted(name) for name in self.hw.sql(f"SELECT * FROM {view} LIMIT 0")[0].columns)
         both = f"(SELECT 'view' side, {columns} FROM {view}) UNION ALL (SELECT 'query', {columns} FROM ({query}))"
         found = self.rows(both)
         sides: dict[str, list[dict[str, Any]]] = {"view": [], "query": []}

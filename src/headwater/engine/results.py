@@ -90,7 +90,7 @@ class TableStatus:
 
     `covered` is the share (0 to 1) of its spans that readers see. `rows_estimate` (total rows) and `left_s` (remaining
     scan time) are estimates. `position` is the cut at which it is read now. `lag_s` and `lag_bytes`: how far its
-    connection is behind the upstream (a view: how long there has been a newer barrier), None while unknown.
+    connection is behind the upstream (a view: it is behind its inputs, and these behind theirs), None while unknown.
     `waiting_for`: what it is waiting for, as text. `note`: not an error, but worth knowing. `error`: why it stopped;
     `hint`: the fix; `retry`: `auto`, `after fix` or `never`. `overlay`: the number of changes that are not in the base.
     """

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from sqlalchemy.engine import Connection
 
-from headwater.meta import progress, runs, segments, views
+from headwater.meta import progress, relations, runs, segments, views
 from headwater.model import Epoch, Part, RelationInfo, SchemaVersion
 
 
@@ -21,6 +21,20 @@ def connection_of(relation: RelationInfo) -> int:
 def current(c: Connection, relation: RelationInfo, epoch: Epoch) -> int:
     """The last index up to which the relation's changes are known at an epoch."""
     return epoch.index_for(relation) if relation.view is None else views.last_version(c, relation.id, epoch.id)
+
+
+def connections_of(c: Connection, found: Iterable[RelationInfo]) -> set[int]:
+    """The connections that these relations come from; a view's are those of the tables below it."""
+    ids, left = set[int](), list(found)
+    while left:
+        relation = left.pop()
+        if relation.view is None:
+            ids.add(connection_of(relation))
+        else:  # one that was replaced has handed its inputs to the new one
+            now = relations.get_or_none(c, relation.replaced_by) if relation.replaced_by else relation
+            inputs = () if now is None or now.view is None else now.view.inputs
+            left += [r for r in (relations.get_or_none(c, id) for id in inputs) if r is not None]
+    return ids
 
 
 def begin(relation: RelationInfo) -> int:

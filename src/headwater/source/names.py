@@ -6,6 +6,14 @@ import re
 
 UNSTORABLE = re.compile(r"[ ,;{}()\n\t=]")  # characters that Delta does not allow in a column name
 
+_SHOWN = {
+    " ": "a space",
+    "\n": "a line break",
+    "\t": "a tab",
+    **dict.fromkeys("()", "a parenthesis"),
+    **dict.fromkeys("{}", "a brace"),
+}
+
 # The columns added to a table's own
 INDEX, TXN, OP = "__index", "__txn", "__op"  # of a change, and of the row it produced
 MISSING = "__missing"  # ordinals of the columns whose values were missing from the log
@@ -26,3 +34,9 @@ def is_storable(name: str) -> bool:
     """Whether a base can have a column of this name."""
     lower = name.lower()
     return not UNSTORABLE.search(name) and lower not in OURS and not _TEMPORARY.fullmatch(lower)
+
+
+def why_unstorable(name: str) -> str:
+    """Which character a base's column name cannot have, as the end of a sentence; empty: it has none."""
+    found = UNSTORABLE.search(name)
+    return f" (it contains {_SHOWN.get(found[0], found[0])})" if found else ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from headwater.errors import DefinitionError, Retry, SourceError
+from headwater.source.names import why_unstorable
 
 
 def locked(place: object) -> SourceError:
@@ -42,7 +43,7 @@ def unstorable(table: str, name: str, quoted: str) -> DefinitionError:
     """A base cannot have a column of this name."""
     return DefinitionError(
         "table.column_name",
-        f"the lake cannot store a column called {name!r}",
+        f"the lake cannot store a column called {name!r}{why_unstorable(name)}",
         "List the columns of the table without it, or rename it upstream: "
         f"ALTER TABLE {table} RENAME COLUMN {quoted} TO …;",
     )

@@ -154,7 +154,11 @@ def test_a_block_defines_views_with_the_views_before_them(hw: Any) -> None:
 @pytest.mark.parametrize(
     ("query", "code", "words"),
     [
-        ("SELECT count(*) FROM orders", "view.column_name", "column 1 has no name that can be stored: count(1)"),
+        (
+            "SELECT count(*) FROM orders",
+            "view.column_name",
+            "column 1 has no name that can be stored: count(1) (it contains a parenthesis)",
+        ),
         ("SELECT id AS a, price AS A FROM orders", "view.column_name", "column 2 has the same name as another one: A"),
         ("SELECT id AS `__k` FROM orders", "view.column_name", "names that begin with __ are reserved"),
         ("SELECT id AS `a b` FROM orders", "view.column_name", "a b"),

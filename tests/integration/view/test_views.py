@@ -217,3 +217,15 @@ def test_a_view_over_one_with_an_offset_follows_rows_that_move_over_its_border(s
     shop.write(f"UPDATE {t} SET v = 100 WHERE id IN (5, 6)", f"DELETE FROM {t} WHERE id = 1")
     rows = shop.check(above, f"SELECT id, v * 2 AS w FROM {below}")
     assert sorted((r["id"], r["w"]) for r in rows)[:3] == [(4, 8), (5, 200), (6, 200)]
+
+
+@pytest.mark.slow
+def test_a_view_has_columns_with_dots_and_backticks_in_their_names(shop: Shop) -> None:
+    t = shop.table('id int PRIMARY KEY, "a.b" int, "x`y" text', "VALUES (1, 10, 'p'), (2, 20, 'q')")
+    columns = "id, `a.b`, `x``y`"
+    view = shop.define(f"SELECT {columns} FROM {t}")
+    grouped = shop.define(f"SELECT `a.b`, count(*) AS `n.n` FROM {t} GROUP BY `a.b`")
+    shop.await_filled(view, grouped)
+    shop.write(f'UPDATE {t} SET "a.b" = 30 WHERE id = 2', f"INSERT INTO {t} VALUES (3, 10, 'r')")
+    shop.check(view, f"SELECT {columns} FROM {t}")
+    shop.check(grouped, f"SELECT `a.b`, count(*) AS `n.n` FROM {t} GROUP BY `a.b`")

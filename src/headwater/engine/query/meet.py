@@ -12,7 +12,7 @@ from headwater.engine.results import age
 from headwater.errors import DefinitionError, QueryError
 from headwater.meta import epochs, progress, relations, views
 from headwater.meta.store import Meta
-from headwater.model import Epoch, RelationInfo, TableState
+from headwater.model import Control, Epoch, RelationInfo, TableState
 
 FRESH_S = 60.0  # how long a statement waits for its views to catch up, if it asks for that
 MEET_S = 10.0  # how long it waits for views to have a common version at all
@@ -77,14 +77,16 @@ def check_filled(c: Connection, known: Sequence[RelationInfo], names: Collection
     for relation in known:
         if relation.view is None or relation.name.lower() not in names or views.last_version(c, relation.id):
             continue
-        reached = progress.of_all(c)[relation.id]
-        failed = (relation.error or {}).get("message", "")
+        reached, error = progress.of_all(c)[relation.id], relation.error or {}
         done = f"{reached.scanned} of {reached.total} slices are computed" if reached.total else ""
-        state = done or str(relation.shown_state)
+        state = ", ".join(x for x in (str(relation.shown_state), done) if x)
+        hint = "Wait until SHOW MATERIALIZED VIEWS shows it live. Only a running server (headwater run) fills views."
+        if relation.control is Control.PAUSED:
+            hint = f"RESUME MATERIALIZED VIEW {relation.name}."
         raise DefinitionError(
             "view.not_filled",
-            f"{relation.name} is not filled yet: {failed or state}",
-            "Wait until SHOW MATERIALIZED VIEWS shows it live; it needs a running server.",
+            f"{relation.name} is not filled yet: {error.get('message') or state}",
+            error.get("hint") or hint,
         )
 
 

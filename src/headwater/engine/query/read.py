@@ -84,7 +84,8 @@ class Pinned:
     def behind(self, names: Collection[str] = ()) -> list[Behind]:
         """How old the relations are, by connection; `names` are further connections that the statement reads."""
         with self.home.meta.read() as c:
-            found = behind(c, self.home.live.server, {changes_of.connection_of(s.relation) for s in self.seen}, names)
+            below = changes_of.connections_of(c, (s.relation for s in self.seen))
+            found = behind(c, self.home.live.server, below, names)
         if self.age_s is not None:
             late = ", ".join(s.relation.name for s in self.seen if s.relation.view is not None)
             found.append(Behind(late, self.age_s, "the newest epoch at which these views have a version"))
@@ -181,7 +182,7 @@ class Reader:
         if not found:
             raise unknown_name("table", name, self.names())
         with self._home.meta.read() as c:
-            old = behind(c, self._home.live.server, {changes_of.connection_of(found[0].relation)})
+            old = behind(c, self._home.live.server, changes_of.connections_of(c, [found[0].relation]))
         overlay, stopped = self._overlay(found[0], met.epoch, self._in_use)
         missing = [text for text in (found[0].warning(), stopped) if text]
         return self._frame(self._root(), found[0], overlay), old, missing

@@ -116,7 +116,9 @@ def call(path: Path, value: Any, tables: Sequence[pa.Table] = (), timeout_s: flo
             raise MachineError(
                 "server.unreachable",
                 f"the server of {path.parent} does not answer",
-                "See logs/ in the home; if no server runs, delete the file server.sock there.",
+                "Its log is in logs/ there."
+                if path.exists()
+                else "It has stopped: start it with headwater run, or run this command again to read without one.",
                 Retry.AUTO,
             ) from e
     return reply

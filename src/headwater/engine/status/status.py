@@ -136,6 +136,15 @@ def _silence(c: Connection, x: ConnectionInfo, state: ConnectionState, error: Ma
     return time.time() - connections.position_at(c, x.id)
 
 
+def _lag_of_view(
+    seen: _Snapshot, r: RelationInfo, own: ViewProgress, lag_s: Mapping[int, float | None]
+) -> float | None:
+    """How far a view is behind the upstreams: behind its inputs, and these behind theirs."""
+    if own.lag_s is None:
+        return None
+    return own.lag_s + max((lag_s[id] or 0.0 for id in changes_of.connections_of(seen.c, [r])), default=0.0)
+
+
 def _table(seen: _Snapshot, r: RelationInfo, lag_s: Mapping[int, float | None]) -> TableStatus:
     """The status of a table or a view: what only a table has is empty for a view."""
     p, own = seen.progress[r.id], seen.views.get(r.id)
@@ -158,7 +167,7 @@ def _table(seen: _Snapshot, r: RelationInfo, lag_s: Mapping[int, float | None]) 
         rows_estimate=estimated_rows(p),
         left_s=seconds_left(p, rate) if filling else None,
         position="" if connection is None else _cut(seen, connection, p),
-        lag_s=own.lag_s if own is not None else lag_s[changes_of.connection_of(r)],
+        lag_s=_lag_of_view(seen, r, own, lag_s) if own is not None else lag_s[changes_of.connection_of(r)],
         lag_bytes=lag.bytes if lag else None,
         waiting_for=own.waiting_for if own is not None else _waits_for(seen, r, p),
         note="; ".join(x for x in (seen.unwatched.get(r.id, ""), _note(r, p)) if x),

@@ -8,6 +8,7 @@ from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 
 from headwater.errors import HeadwaterError, JobError, Retry
+from headwater.meta.relations import BESIDE
 from headwater.model import RelationInfo
 
 _CLASS = re.compile(r"\[([A-Z][A-Z0-9_.]+)\]")
@@ -35,14 +36,15 @@ def refused(relation: RelationInfo, error: Exception) -> HeadwaterError:
         return error
     if not isinstance(error, PySparkException | Py4JError):
         raise error
-    text = str(error)
+    text, shown = str(error), relation.name.removeprefix(BESIDE)
     name = next(iter(_CLASS.findall(text)), "")
     first = next((line for line in text.splitlines() if line.strip()), type(error).__name__)
     reason = name if name.startswith(_OF_ROWS) else _QUOTED.sub("…", first)[:300]
+    fix = "Correct the rows; Headwater retries." if name.startswith(_OF_ROWS) else "Headwater retries; see logs/."
     return JobError(
         "view.failed",
-        f"{relation.name} could not be computed: {reason}",
-        f"Correct the rows; Headwater retries. Or DROP the view and create it with another query: "
-        f"SHOW CREATE MATERIALIZED VIEW {relation.name} shows the one that it has.",
+        f"{shown} could not be computed: {reason}",
+        f"{fix} Or DROP the view and create it with another query: "
+        f"SHOW CREATE MATERIALIZED VIEW {shown} shows the one that it has.",
         Retry.AUTO,
     )

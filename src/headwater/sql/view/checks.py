@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 
 from pyspark.sql.types import (
@@ -22,6 +21,7 @@ from pyspark.sql.types import (
 
 from headwater.errors import DefinitionError, SqlError
 from headwater.relation.schema import CLUSTER
+from headwater.source.names import why_unstorable
 from headwater.sql.statements import CreateMaterializedView
 from headwater.sql.view import text
 from headwater.sql.view.analyse import Analysed
@@ -30,7 +30,6 @@ from headwater.view import Shape
 from headwater.view.rules import Rule
 
 HIDDEN = "__"  # how the names of columns begin that no reader sees
-UNSTORABLE = re.compile(r"[ ,;{}()\n\t=]")  # in a column's name, for Delta
 STORED = (NumericType, BooleanType, BinaryType, DateType, TimestampType, TimestampNTZType, DecimalType)
 
 
@@ -58,8 +57,8 @@ def check_columns(columns: StructType) -> None:
     seen: set[str] = set()
     for number, field in enumerate(columns.fields, 1):
         name = field.name
-        if UNSTORABLE.search(name) or not name:
-            raise _column_name(f"column {number} has no name that can be stored: {name}")
+        if why_unstorable(name) or not name:
+            raise _column_name(f"column {number} has no name that can be stored: {name}{why_unstorable(name)}")
         if name.startswith(HIDDEN):
             raise _column_name(f"column {number} is named {name}: names that begin with {HIDDEN} are reserved")
         if name.lower() in seen:

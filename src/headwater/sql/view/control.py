@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from headwater.engine.home import Home
-from headwater.engine.view.anew import fill_beside
+from headwater.engine.view.anew import begin_again, fill_beside
 from headwater.errors import DataError, SqlError
-from headwater.meta import relations
+from headwater.meta import relations, views
 from headwater.model import Control, RelationInfo
 from headwater.sql.outcome import Outcome
 from headwater.sql.statements import AlterView, ControlView, ObjectKind, RefreshView
@@ -60,6 +60,9 @@ def refresh_view(home: Home, statement: RefreshView, analysing: Analysing) -> Ou
         )
     with home.meta.write() as c:
         old = names.relation(c, ObjectKind.MATERIALIZED_VIEW, statement.name)  # a copy may have replaced it meanwhile
+        if not views.last_version(c, old.id):  # it has no rows that could stay readable
+            begin_again(c, old, found)
+            return Outcome(f"materialized view {old.name} is being filled from the beginning")
         if not fill_beside(c, old, found):
             return Outcome(f"materialized view {old.name} is already being refreshed")
     return Outcome(f"materialized view {old.name} is being computed again; its old rows stay readable until then")

@@ -16,10 +16,10 @@ from headwater.engine.live import Lag
 from headwater.engine.query.freshness import behind, worth_saying
 from headwater.engine.results import Behind, Result
 from headwater.errors import SourceError
-from headwater.meta import connections, epochs
-from headwater.meta.tables import connection
+from headwater.meta import changes, connections, epochs, relations, views
+from headwater.meta.tables import connection, relation, view
 from headwater.model import ConnectionState, EpochEntry
-from support.defined import add_connection
+from support.defined import add_connection, add_table
 
 MINUTE = 60.0
 
@@ -116,3 +116,17 @@ def test_changes_that_no_epoch_shows_are_reported(home: Home) -> None:
 def test_it_travels_with_the_result() -> None:
     result = Result(message="m", behind=(Behind("shop", 720.0, "source.unreachable"),))
     assert Result.of(result.header(), None) == result
+
+
+def test_a_view_is_as_old_as_the_connections_of_all_tables_below_it(home: Home) -> None:
+    with home.meta.write() as c:
+        tables = [add_table(c, name, connection_id=id) for name, id in (("t", 1), ("u", 2))]
+        below, above, new = (add_table(c, name, connection_id=0) for name in ("below", "above", "new"))
+        for id, inputs in ((below, tables[:1]), (above, [below, tables[1]]), (new, [below])):
+            views.add(c, id, query="SELECT 1", inputs=inputs, uses={}, visible=0, order=[], limit=None)
+        found = [relations.get(c, id) for id in (below, above)]
+        assert [changes.connections_of(c, [r]) for r in found] == [{1}, {1, 2}]
+        c.execute(sa.update(view).where(view.c.relation_id == below).values(inputs="[]"))
+        c.execute(sa.update(relation).where(relation.c.id == below).values(replaced_by=new))
+        c.execute(sa.update(view).where(view.c.relation_id == new).values(inputs=f"[{tables[0]}]"))
+        assert changes.connections_of(c, [relations.get(c, below)]) == {1}, "it has handed its inputs over"
