@@ -99,7 +99,7 @@ QUERIES = {
     "group by a map": "select m, count(*) c from a group by m",
     "group by a collation": "select count(*) c, min(id) i from a group by s collate utf8_lcase",
     "order by an interval": "select id from a order by t - timestamp'2024-01-01', id",
-    "try_sum": "select k, try_sum(id * 1000000000000000000) x, count(*) c from a group by k",
+    "try_sum": "select k, try_sum(9000000000000000000 + id) x, count(*) c from a group by k",
     "constant first": "select c.x, count(*) n, sum(a.v) v from (values (1), (2)) c(x) join a on a.k = c.x group by c.x",
     "time": "select id, now() > timestamp'2020-01-01' late from a",
     "random": "select id, rand() < 2 r from a",

@@ -101,4 +101,4 @@ def test_views_over_two_databases_equal_their_queries_under_changes_of_both(two:
         for name, query in QUERIES.items():
             two.shop.check(name, query)
         two.shop.check("above", f"SELECT name, money FROM ({QUERIES['sums']}) WHERE n > 1")
-    assert all(v.equal for v in two.shop.hw.verify() if v.table in {*QUERIES, "above", "person", "city"})
+    assert {v.table for v in two.shop.hw.verify() if v.equal} >= {*QUERIES, "above", "person", "city"}

@@ -66,7 +66,7 @@ def test_views_of_every_strategy_follow_random_changes_of_two_tables(shop: Shop)
             shop.check(name, query)
     used = {name.removeprefix("v_"): shop.of(name)["strategy"] for name in made}
     assert used["groups"] == used["having"] == used["global"] == "groups" and used["full"] == "full", used
-    assert all(v.equal for v in shop.hw.verify() if v.table in made)
+    assert {v.table for v in shop.hw.verify() if v.equal} >= made.keys()
     for name in made:
         shop.hw.sql(f"DROP MATERIALIZED VIEW {name}")
 
