@@ -87,7 +87,7 @@ def due(moved: int, versions: Mapping[View, Collection[int]], moving: Iterable[V
 
 
 def kept(barriers: Sequence[Barrier], versions: Mapping[View, Collection[int]], wants: Mapping[View, Want]) -> set[int]:
-    """The numbers of the barriers whose epochs stay pinned; all others, and the versions there, may go.
+    """The numbers of the barriers whose epochs stay pinned; all others may go.
 
     These are kept: the newest; where a refresh may be running; where each view goes next; and every barrier with
     versions, unless a newer one has a version of each of the same views. So the newest common version of *any* views is

@@ -176,7 +176,7 @@ def advance(c: Connection, begun: Mapping[int, int], again: Collection[int] = ()
 
 
 def prune(c: Connection, begun: Mapping[int, int]) -> None:
-    """Forgets the barriers, versions and replaced relations that nobody needs."""
+    """Forgets the barriers and replaced relations that nobody needs. Versions go with their epochs (`epochs.thin`)."""
     meeting = Meeting(c, begun)
     pinned = epochs.pinned(c)  # a statement that has begun still opens what it has found
     if useless := [id for id in meeting.useless() if not any(views.is_exact(c, id, epoch) for epoch in pinned)]:

@@ -24,7 +24,7 @@ EXCLUDED: tuple[str, ...] = (
 )
 EXCLUDED += ("MergeSubplans", "MergeScalarSubqueries", "OptimizeOneRowPlan", "EliminateLimits")
 SCAN = "LogicalRDD"
-UNSTORABLE = re.compile(r"COLLATE|INTERVAL|VARIANT|VOID|TIME\(|GEOMETRY|GEOGRAPHY")  # types that Delta does not store
+UNSTORED_TYPES = re.compile(r"COLLATE|INTERVAL|VARIANT|VOID|TIME\(|GEOMETRY|GEOGRAPHY")  # types that Delta does not store
 
 
 def read_plan(session: SparkSession, query: str, inputs: Mapping[str, InputSchema]) -> Tree:
@@ -63,7 +63,7 @@ def read_plan(session: SparkSession, query: str, inputs: Mapping[str, InputSchem
 def _check_storable(found: Shape) -> None:
     """Raises unless the hidden columns can be stored and keys can be compared. (Visible ones are checked by CREATE.)"""
     hidden = found.columns[found.visible :]
-    if unstorable := [c.type for c in hidden if UNSTORABLE.search(c.type)]:
+    if unstorable := [c.type for c in hidden if UNSTORED_TYPES.search(c.type)]:
         raise Unsupported(f"a key or an order of type {unstorable[0]}, which Delta does not store")
     if any("MAP<" in c.type for c in found.columns if c.name in found.key):
         raise Unsupported("a map as a key")
