@@ -24,7 +24,7 @@ EXCLUDED: tuple[str, ...] = (
 )
 EXCLUDED += ("MergeSubplans", "MergeScalarSubqueries", "OptimizeOneRowPlan", "EliminateLimits")
 SCAN = "LogicalRDD"
-UNSTORED_TYPES = re.compile(r"COLLATE|INTERVAL|VARIANT|VOID|TIME\(|GEOMETRY|GEOGRAPHY")  # types that Delta does not store
+UNSTORED_TYPES = re.compile(r"COLLATE|INTERVAL|VARIANT|VOID|TIME\(|GEOMETRY|GEOGRAPHY")  # in Delta
 
 
 def read_plan(session: SparkSession, query: str, inputs: Mapping[str, InputSchema]) -> Tree:
